@@ -1,8 +1,8 @@
 //! A line on stderr when the process is aborted: in which work on which store, and what is to be done.
 //!
-//! A C++ exception of the engine, most often a thread that it cannot start, ends the process with SIGABRT and a
-//! line of a runtime that names neither the store nor a remedy; nobody above the engine's C interface can catch
-//! it. `store::opening` sees most of these coming, and answers with an error value.
+//! A C++ exception of the engine, most often a thread that it cannot start, ends the process with SIGABRT and a line of
+//! a runtime that names neither the store nor a remedy; no code above the engine's C interface can catch it.
+//! `store::opening` detects most of these beforehand, and returns an error value.
 #![allow(unsafe_code)]
 
 use std::io;

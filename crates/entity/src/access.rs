@@ -1,9 +1,8 @@
-//! Who may read and who may write: bearer tokens (RFC 6750).
+//! Permissions for reading and writing: bearer tokens (RFC 6750).
 //!
-//! `handler` asks before it does what a request wants, and before it takes a body, so that whoever
-//! has no token leaves nothing in memory. Where no tokens were given, it costs a comparison. Tokens
-//! are compared in constant time: how long a refusal takes says nothing about how much of a guess
-//! was right.
+//! `handler` checks before it executes a request, and before it takes a body, so clients without a token use no memory.
+//! Without configured tokens a check costs a comparison. Tokens are compared in constant time: the time of a refusal
+//! does not reveal how much of a guess was right.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -16,10 +15,10 @@ use subtle::{Choice, ConstantTimeEq};
 
 /// Shorter ones can be guessed; 16 letters of base64 are 96 bits.
 pub const TOKEN_BYTES_MIN: usize = 16;
-/// Longer ones are somebody's mistake.
+/// Longer ones are a mistake.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
-/// What a request needs a token for.
+/// The right that a request needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Right {
     /// To see entities.
@@ -55,7 +54,7 @@ impl AccessRefusal {
     }
 }
 
-/// Why a list of tokens is none. No sentence repeats a token: it would stand in a log.
+/// Why a list of tokens is invalid. No message repeats a token: it would appear in a log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TokensError {
     /// Only empty lines and comments.
@@ -116,7 +115,7 @@ impl Tokens {
         }
     }
 
-    /// Looks at all of them, whatever it finds.
+    /// Compares with all of them, whatever the result.
     fn contain(&self, token: &[u8]) -> bool {
         let found = self.0.iter().fold(Choice::from(0), |found, ours| {
             found | ours.as_ref().ct_eq(token)
@@ -132,8 +131,8 @@ fn is_token(bytes: &[u8]) -> bool {
     letters > 0 && bytes[letters..].iter().all(|byte| *byte == b'=')
 }
 
-/// Permissions. The default: everybody everything. Clones are one and the same: what [`Access::replace`] gives one of
-/// them, all have.
+/// Permissions. The default: every client may do everything. Clones share their state: [`Access::replace`] on one of
+/// them changes all.
 #[derive(Clone, Debug, Default)]
 pub struct Access(Option<Arc<AccessShared>>);
 
@@ -167,8 +166,7 @@ impl PartialEq for Access {
 impl Eq for Access {}
 
 impl Access {
-    /// Only `writers` may write. They may read too; others only if they are `readers`, or if everybody
-    /// may, which `None` says.
+    /// Only `writers` may write. They may read too; others only if they are `readers`; `None`: every client may read.
     #[must_use]
     pub fn limited(writers: Tokens, readers: Option<Tokens>) -> Self {
         Self(Some(Arc::new(AccessShared {
@@ -177,7 +175,7 @@ impl Access {
         })))
     }
 
-    /// Whether writing takes a token.
+    /// Whether writing requires a token.
     #[must_use]
     pub fn limits_writes(&self) -> bool {
         self.0.is_some()
@@ -195,7 +193,7 @@ impl Access {
     #[must_use]
     pub fn for_shard(&self) -> ShardAccess {
         ShardAccess(self.0.as_ref().map(|shared| {
-            // Before the tokens: with older ones than the number says, they would stay.
+            // Before the tokens: otherwise old tokens could be stored under the new number and stay.
             let seen = shared.epoch.load(Ordering::Acquire);
             Known {
                 seen: Cell::new(seen),
@@ -206,7 +204,7 @@ impl Access {
     }
 }
 
-/// What a shard knows of [`Access`]: requests take no lock, but for the first one behind a change.
+/// A shard's copy of [`Access`]: requests take no lock, except the first one after a change.
 #[derive(Debug)]
 pub struct ShardAccess(Option<Known>);
 
@@ -218,7 +216,7 @@ struct Known {
 }
 
 impl ShardAccess {
-    /// Whether writing takes a token.
+    /// Whether writing requires a token.
     #[must_use]
     pub fn limits_writes(&self) -> bool {
         self.0.is_some()
@@ -283,12 +281,12 @@ pub struct AllowedHosts(Option<Arc<[String]>>);
     "{name:?} is no host's name: write it without port and scheme, or .NAME for all names below it"
 )]
 pub struct HostNameError {
-    /// What was given.
+    /// The name given.
     pub name: String,
 }
 
 impl AllowedHosts {
-    /// These names, without case; those that begin with a dot stand for all names below them.
+    /// These names, without case; those that begin with a dot match all names below them.
     ///
     /// # Errors
     /// [`HostNameError`].
@@ -306,7 +304,8 @@ impl AllowedHosts {
         Ok(Self(Some(checked.collect::<Result<_, _>>()?)))
     }
 
-    /// Whether a request with this `Host` field (`NAME[:PORT]`) is meant for us. One without a name is no browser's.
+    /// Whether a request with this `Host` field (`NAME[:PORT]`) is for this server. Requests without a name are not
+    /// from a browser.
     #[must_use]
     pub fn allow(&self, authority: &[u8]) -> bool {
         let Some(names) = &self.0 else {
@@ -339,7 +338,7 @@ fn without_port(authority: &[u8]) -> &[u8] {
     &authority[..end.unwrap_or(authority.len())]
 }
 
-/// Four numbers, or what stands in brackets. Shorter forms of numbers are names to us: browsers write them out.
+/// Four numbers, or an address in brackets. Shorter forms of numbers are names here: browsers write them out.
 fn is_address(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else {
         return false;

@@ -1,4 +1,4 @@
-//! What an operator does with a data directory that no server runs on: look, check, copy, and the way back.
+//! Operations on a data directory that no server uses: inspect, check, copy, restore.
 //!
 //! Everything but [`restore`] reads alone: a directory that is damaged is left as it is, for its repair. A backup on
 //! the same file system shares its tables with the data as long as both have them; one that is to outlive the disk is
@@ -13,7 +13,7 @@ use crate::store::rocksdb::RocksDbStore;
 use crate::store::upkeep::{Checked, Statistics};
 use crate::store::{Engine as _, EngineInfo, Linkage, StoreError, backup_files, opening};
 
-/// Why a directory could not be looked at, or what is wrong with it.
+/// Why a directory could not be inspected, or what is wrong with it.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     /// It cannot be opened, or has lost data.
@@ -35,7 +35,7 @@ pub fn engine() -> EngineInfo {
     }
 }
 
-/// What is in `data`, as the engine estimates.
+/// Entities in `data`, as the engine estimates.
 ///
 /// # Errors
 /// [`LookError`].

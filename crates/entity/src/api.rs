@@ -1,4 +1,4 @@
-//! Routes and status codes: what is asked for, and what may be answered.
+//! Routes and status codes: the requests and their possible responses.
 //!
 //! On the path: `handler` asks [`route`] first, acts on the response, then sends one [`Reply`].
 //! ```text
@@ -12,14 +12,14 @@
 //! PUT    /v0/admin/flush|compact   200 when it is done, 503 while another one is
 //! GET    /v0/status         200, or 503 once writes are refused, 507 while the disk is full
 //! ```
-//! Values carry an ETag, and no cache may serve them unasked; If-Match and If-None-Match make 412, and 304 for reads.
-//! All about entities take replicas=ACK/FROM: 504 where fewer copies than that answered in time.
-//! Where tokens were given, 401 without one of them, and 403 for a write with one for reading. A server that only reads
-//! answers 403 to all writes; one with names of its own, 421 to requests for others.
-//! What the service does not do and would change a request's meaning is refused (`strictness`): 400, 411, 412, 415.
-//! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
-//! an unknown path, 405 for another method, 501 for an unknown one, 204 to OPTIONS, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
-//! 414, 431). Nothing negotiates a value's content: it is opaque bytes under the type it was put with.
+//! Values carry an ETag, and caches must revalidate them; If-Match and If-None-Match make 412, and 304 for reads. All
+//! about entities take replicas=ACK/FROM: 504 if fewer copies than that responded in time. With configured tokens, 401
+//! without one of them, and 403 for a write with one for reading. A read-only server responds with 403 to all writes;
+//! one with configured names, with 421 to requests for others. Unsupported parts that would change a request's meaning
+//! are refused (`strictness`): 400, 411, 412, 415. HEAD is allowed wherever GET is. Everywhere: 400 for a missing,
+//! empty or malformed id and for an unknown path, 405 for another method, 501 for an unknown one, 204 to OPTIONS, 503
+//! when the store cannot, 507 for writes without room. Sizes are `http`'s (413, 414, 431). There is no content
+//! negotiation: it is opaque bytes under the type it was put with.
 
 use std::io::Write as _;
 
@@ -47,8 +47,8 @@ const CONTENT_TYPE_OPTIONS: FieldName<'_> = FieldName::from_static("X-Content-Ty
 const NO_SNIFF: FieldValue<'_> = FieldValue::from_static("nosniff");
 /// When an entity ends. Not `Expires`, by which caches would serve it until then, whatever became of it.
 const ENTITY_EXPIRES: FieldName<'_> = FieldName::from_static("Entity-Expires");
-/// Of every response to a read, also that nothing is there: any of them may be wrong a moment later, and caches keep what
-/// does not say so (haproxy for a minute, where there is an `ETag`; nginx for as long as `proxy_cache_valid` says).
+/// On every response to a read, also 404: any of them may be outdated a moment later, and caches keep responses without
+/// it (haproxy for a minute, where there is an `ETag`; nginx for as long as `proxy_cache_valid` says).
 pub(crate) const UNCACHED: Field<'_> = (
     FieldName::CACHE_CONTROL,
     FieldValue::from_static("no-cache"),
@@ -56,7 +56,7 @@ pub(crate) const UNCACHED: Field<'_> = (
 const ONE_SECOND: FieldValue<'_> = FieldValue::from_static("1");
 const TEN_SECONDS: FieldValue<'_> = FieldValue::from_static("10");
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Route<'a> {
     /// Is the server able to read and write?
@@ -75,7 +75,7 @@ pub enum Route<'a> {
     Upkeep(Upkeep),
     /// The description of all this.
     OpenApi,
-    /// The metrics, which the server itself answers where they may be read: nothing here.
+    /// The metrics, which the server itself returns where they may be read: an unknown path here.
     Metrics,
     /// Nothing; this is the response.
     Refuse(Reply),
@@ -106,7 +106,7 @@ impl Route<'_> {
         }
     }
 
-    /// What it takes to be served; nothing for what says nothing of any entity.
+    /// Conditions for serving the request; empty for operations without an entity.
     #[must_use]
     pub fn right(&self) -> Option<Right> {
         match self {
@@ -231,14 +231,14 @@ pub enum Reply {
     NoDates,
     /// 412: another version is there than the request depends on.
     PreconditionFailed,
-    /// What the path does allow: 204 to OPTIONS, 405 to another method, 501 to one that is not known.
+    /// Methods that the path does allow: 204 to OPTIONS, 405 to another method, 501 to an unknown one.
     OtherMethod {
         /// The request's.
         method: Method,
         /// The `Allow` field.
         allow: FieldValue<'static>,
     },
-    /// 401, or 403 for a token that is good for less.
+    /// 401, or 403 for a token with fewer rights.
     NotAllowed(AccessRefusal),
     /// 503: too much waits; the same request may succeed later.
     Overloaded,
@@ -250,11 +250,11 @@ pub enum Reply {
     Paused,
     /// 503: the engine could not read.
     ReadFailed,
-    /// 504: the cluster may have the newest value, but not enough copies answered to know it.
+    /// 504: the cluster may have the newest value, but not enough copies responded to be sure.
     TooFewReplicas,
-    /// 504: as many copies as asked for did not say that they have the write; it may be done.
+    /// 504: fewer copies than requested have confirmed the write; it may be done.
     Unknown,
-    /// 500: the cluster does not take the write; the log says why.
+    /// 500: the cluster rejects the write; the reason is in the log.
     Rejected,
     /// 501: the keyspace was made without them.
     NoConditions,
@@ -266,13 +266,13 @@ pub enum Reply {
     UpkeepDone,
     /// 503: another one is under way.
     UpkeepBusy,
-    /// 403: the server was not told where to make any.
+    /// 403: no directory for them is configured.
     NoCheckpoints,
     /// 400: not a plain name.
     BadName,
     /// 409: there is something of that name.
     NotNew,
-    /// 500: the log says why.
+    /// 500: the reason is in the log.
     CheckpointFailed,
 }
 
@@ -452,14 +452,14 @@ impl Reply {
             ),
             _ => match self.sentence() {
                 Some((status, sentence)) => text(response, status, sentence),
-                // Nothing is sent, and the server answers 503.
+                // Nothing is sent, and the server responds with 503.
                 None => Ok(()),
             },
         }
     }
 }
 
-/// What is described there is what `tests/openapi.rs` provokes, and nothing else is.
+/// `tests/openapi.rs` produces every response described there, and no other.
 const OPENAPI: &[u8] = include_bytes!("openapi.json");
 
 /// Sends the description.
@@ -478,10 +478,10 @@ pub fn send_range_head(response: &mut Response<'_>, format: RangeFormat) -> Resu
     response.start(StatusCode::OK, &format.fields(), BodyLength::Unknown)
 }
 
-/// What became of a read that found a record.
+/// Result of a read that found a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sent {
-    /// It is answered.
+    /// The response is written.
     Whole,
     /// It is not: this is for the caller to send.
     Reply(Reply),
@@ -489,7 +489,7 @@ pub enum Sent {
     Parted,
 }
 
-/// Answers a read with the record that was found. HEAD, and what the client has already, take no value.
+/// Responds to a read with the record found. HEAD, and a version the client already has, need no value.
 ///
 /// # Errors
 /// When there is no memory for the response; nothing was sent then.
@@ -537,7 +537,7 @@ pub fn start_parted(response: &mut Response<'_>, record: &[u8]) -> Result<(), Se
                 response.start(StatusCode::OK, fields, length)
             })
         }
-        // Nothing is sent, and the server answers 503.
+        // Nothing is sent, and the server responds with 503.
         Ok((_, Value::Whole(_))) | Err(_) => Ok(()),
     }
 }
@@ -579,7 +579,7 @@ pub fn start_record(
     Ok(Started::Value)
 }
 
-/// What a record holds behind its head.
+/// The bytes of a record after its head.
 #[must_use]
 pub fn value_of(record: &[u8]) -> &[u8] {
     match Head::split(record) {
@@ -610,7 +610,7 @@ fn with_fields<R>(head: &Head<'_>, shown: Shown, see: impl FnOnce(&[Field<'_>]) 
     let fields = [
         (CONTENT_ENCODING, encoding),
         (FieldName::CONTENT_TYPE, content_type),
-        // The type is what the writer of the value says: no browser is to guess another one.
+        // The type is the one stored with the value: browsers must not guess another one.
         (CONTENT_TYPE_OPTIONS, NO_SNIFF),
         (FieldName::ETAG, tag_value(&tag)),
         UNCACHED,

@@ -9,20 +9,19 @@
 //! 1/32   a batch on its way into the log, which holds it twice           batch_bytes_max
 //! 1/64   turns of range reads, and a block of output for each            scans_max
 //! ```
-//! What is left is for the gaps between blocks that `malloc` leaves. Place: `cli` splits `--memory`;
-//! `server` hands out the shares. Absent on purpose: what comes with the process (its code, stacks and
-//! the engine's own structures, 32 MiB), what connections hold, which is counted by their limits, and
-//! what the engine takes for the longest record (`parts::PART_BYTES`) while others use up the shares: up to 18 times its
-//! length, however many clients there are. It is twice in a batch that is written, once in each of three memtables,
-//! twice where one of these becomes a table, six times where tables are merged, twice for each of two read
-//! threads and twice for the scan thread.
+//! The rest is for the gaps between blocks that `malloc` leaves. Place: `cli` splits `--memory`; `server` hands out the
+//! shares. Not included: the process itself (its code, stacks and the engine's own structures, 32 MiB), memory of
+//! connections, which their limits bound, and the engine's memory for the longest record (`parts::PART_BYTES`) while
+//! others use all of the shares: up to 18 times its length, however many clients there are. It is twice in a batch
+//! under way, once in each of three memtables, twice where one of these becomes a table, six times where tables are
+//! merged, twice for each of two read threads and twice for the scan thread.
 
 use std::time::{Duration, Instant};
 
 /// Below this, memtables would be written out after a few hundred values.
 pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
 
-/// Unless told otherwise.
+/// The default.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 
 /// A range read under way: a turn of records, and as much on its way out.
@@ -66,7 +65,7 @@ impl MemoryBudget {
         }
     }
 
-    /// What the shares add up to.
+    /// Sum of the shares.
     #[must_use]
     pub fn sum_bytes(&self) -> u64 {
         let scans_bytes = self.scans_max as u64 * SCAN_BYTES;
@@ -80,7 +79,7 @@ impl MemoryBudget {
     }
 }
 
-// When a store thread gives back memory that nobody used.
+// Threshold at which a store thread gives back unused memory.
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The first sweep after the last use ends the interval of that use; the next one ends one in which

@@ -7,29 +7,29 @@
 //! shard:         <- io::Mailbox <- answers, each when its copies have answered
 //! ```
 //!
-//! One thread of its own (`worker`) runs the driver and all that waits for the nodes; shards hand over
-//! and are answered by queue, as with the other engines.
+//! One thread of its own (`worker`) runs the driver and everything that waits for the nodes; shards send jobs and get
+//! results by queue, as with the other engines.
 //!
-//! **Layout** (`statements`). An id's partition is one of `buckets`, by a hash of the id (`bucket`); within
-//! a partition rows are sorted by id. So a read or write asks the copies of one partition, load spreads
-//! over all nodes whatever the ids look like, and a range is the merge of `buckets` sorted lists (`scan`):
-//! the API's order, by unsigned bytes. The other layout, a partition for each id, spreads just as well,
-//! but its only order is that of hashes: a range of ids would read everything. What this one costs:
-//! however short a range is, it asks every partition, and a partition grows with the data.
+//! **Layout** (`statements`). An id's partition is one of `buckets`, by a hash of the id (`bucket`); within a partition
+//! rows are sorted by id. So a read or write goes to the copies of one partition, load spreads over all nodes whatever
+//! the ids look like, and a range is the merge of `buckets` sorted lists (`scan`): the API's order, by unsigned bytes.
+//! The other layout, a partition for each id, spreads just as well, but its only order is that of hashes: a range of
+//! ids would read everything. The cost of this one: every range reads all partitions, however short it is, and a
+//! partition grows with the data.
 //!
-//! **What is promised.** A write that as many copies as asked for have acknowledged is 201 or 202; any
-//! other end is 504, because it may have been done all the same (`worker`). Writes carry the time at
-//! which they left their shard, by this process's clock, made to rise; the newest wins on every node. So
-//! writes of one server take effect in the order in which it took them, and those of several servers in
-//! the order of their clocks. With a quorum for both, what was acknowledged is what is read.
+//! **Guarantees.** A write acknowledged by the requested number of copies is 201 or 202; any other end is 504, because
+//! it may still have been done (`worker`). A write carries the time at which it left its shard, by this process's
+//! clock, which never goes back; the newest wins on every node. So writes of one server take effect in the order in
+//! which it received them, and those of several servers in the order of their clocks. With a quorum for both, reads
+//! return acknowledged writes.
 //!
 //! **Conditions** (If-Match, If-None-Match) take light-weight transactions, which have times of their
 //! own and must not be mixed with plain writes: a plain one with a clock ahead would win over a later
 //! transaction. So a keyspace has them for all its writes or for none (`conditions=on`), and what it was
 //! made with stays.
 //!
-//! Invariants: nothing is cached here, since others write; what is sent twice, by a retry or on
-//! suspicion, is what may be done twice (`statements`).
+//! Invariants: nothing is cached here, since other servers write; only statements that may be executed twice are sent
+//! twice, by a retry or speculatively (`statements`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,7 +59,7 @@ pub const VALUE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// No node answered.
+    /// No node responded.
     #[error("{url} cannot be reached: {cause}")]
     Connect {
         /// Which one.
@@ -67,7 +67,7 @@ pub enum ClusterError {
         /// The driver's sentence.
         cause: String,
     },
-    /// The nodes know no such user, or the user has another password.
+    /// The nodes do not know the user, or the password is wrong.
     #[error(
         "{url} does not let {user} in: check --store-user and what stands in --store-password-file"
     )]
@@ -83,7 +83,7 @@ pub enum ClusterError {
         /// Which one.
         url: String,
     },
-    /// The nodes answer neither in plaintext nor with a refusal.
+    /// The nodes respond neither in plaintext nor with a refusal.
     #[error(
         "{url} closes the connection, or answers in another protocol than CQL: give --store-tls if its \
          nodes speak TLS, or another port"
@@ -97,7 +97,7 @@ pub enum ClusterError {
     Handshake {
         /// Which one.
         url: String,
-        /// What is wrong, and what to do.
+        /// The fault and the remedy.
         cause: String,
     },
     /// A file of certificates or keys cannot be used.
@@ -115,7 +115,7 @@ pub enum ClusterError {
     /// The cluster refused to make, or to show, tables or settings.
     #[error("cannot {operation}: {cause}")]
     Schema {
-        /// What was attempted.
+        /// The operation attempted.
         operation: String,
         /// The driver's sentence.
         cause: String,
@@ -129,9 +129,9 @@ pub enum ClusterError {
         keyspace: String,
         /// Of what.
         name: &'static str,
-        /// What it was made with.
+        /// The value it was created with.
         kept: String,
-        /// What was given.
+        /// The value requested.
         asked: String,
     },
     /// Made by another program, or by a later build.
@@ -141,9 +141,9 @@ pub enum ClusterError {
     Format {
         /// Which one.
         keyspace: String,
-        /// What was found there.
+        /// The version found there.
         found: String,
-        /// What is known here.
+        /// The version supported here.
         known: u32,
     },
     /// The keyspace does not say how many copies it has.
@@ -176,7 +176,7 @@ pub struct ClusterEngine {
     versions_from: usize,
 }
 
-/// What a connected cluster turned out to be.
+/// Properties of a connected cluster.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Facts {
     /// Of the node that was asked.
@@ -190,7 +190,7 @@ pub(crate) struct Facts {
 }
 
 impl ClusterEngine {
-    /// Connects, makes the keyspace if that was asked for, and looks at what it is. Waits for it all.
+    /// Connects, creates the keyspace if configured, and reads its properties. Waits for all of it.
     ///
     /// # Errors
     /// [`ClusterError`], one sentence.
@@ -213,13 +213,13 @@ impl ClusterEngine {
         security::tls_config(url, security).map(drop)
     }
 
-    /// What of a configuration is left where there is a cluster.
+    /// The settings of a configuration that apply to a cluster.
     pub(crate) fn config(&self, config: &EntityConfig) -> Result<EntityConfig, ClusterError> {
         if config.checkpoints.is_some() {
             return Err(ClusterError::Checkpoints);
         }
         Ok(EntityConfig {
-            // Others write, and do not tell.
+            // Other servers write, without notice.
             cache_bytes: 0,
             value_bytes_max: config.value_bytes_max.min(VALUE_BYTES_MAX),
             read_threads: 1,

@@ -1,18 +1,18 @@
-//! Where a cluster is and what it is to be: `cassandra://HOST[:PORT],HOST/KEYSPACE[?create=...]`; and how its nodes and
-//! this process know each other.
+//! Address and settings of a cluster: `cassandra://HOST[:PORT],HOST/KEYSPACE[?create=...]`; and the authentication
+//! between its nodes and this process.
 //!
-//! Place: `cli` reads it from `--store`, in every build, so that one without the feature
-//! `distributed` can say what it lacks; `cluster` connects by it.
+//! Place: `cli` reads it from `--store`, in every build, so that one without the feature `distributed` can report that
+//! it is missing; `cluster` connects by it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use millpond_io::tls::{CertificateFiles, Trust};
 
-/// Where nodes listen unless told otherwise.
+/// Default port of the nodes.
 const PORT: u16 = 9042;
 
-/// Partitions that a keyspace has unless told otherwise.
+/// Default number of partitions of a keyspace.
 pub const BUCKETS_DEFAULT: u16 = 64;
 
 /// A range read asks all of them.
@@ -20,18 +20,18 @@ pub const BUCKETS_MAX: u16 = 4096;
 
 const SCHEME: &str = "cassandra://";
 
-/// A keyspace, and some of the nodes that know it.
+/// A keyspace, and some of its nodes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClusterUrl {
     /// `HOST:PORT` of those to ask first.
     pub nodes: Vec<String>,
-    /// Whose tables are used.
+    /// The keyspace with the tables.
     pub keyspace: String,
     /// Make the keyspace and its tables if they are missing, with so many copies of everything.
     pub create: Option<u16>,
     /// Into how many partitions ids are dealt out; a keyspace keeps what it was made with.
     pub buckets: Option<u16>,
-    /// Whether writes may depend on what is there; a keyspace keeps what it was made with.
+    /// Whether writes may be conditional; fixed when the keyspace is created.
     pub conditions: Option<bool>,
 }
 
@@ -44,16 +44,16 @@ pub enum ClusterUrlError {
          data in --data"
     )]
     Scheme {
-        /// What was given.
+        /// The text given.
         text: String,
     },
     /// No host, an empty one, or a port that is none.
     #[error("bad node {text:?}: write cassandra://HOST,HOST:PORT/KEYSPACE")]
     Node {
-        /// What was given.
+        /// The text given.
         text: String,
     },
-    /// The list of processes would show it. The text stands in no sentence.
+    /// It would be visible in the process list. No message repeats the text.
     #[error(
         "a user or password does not belong in the URL, which others can read: give --store-user NAME and \
          --store-password-file FILE"
@@ -62,7 +62,7 @@ pub enum ClusterUrlError {
     /// Not a name that needs no quotes.
     #[error("bad keyspace {text:?}: use 1 to 48 small letters, digits and _, a letter first")]
     Keyspace {
-        /// What was given.
+        /// The text given.
         text: String,
     },
     /// Unknown, or a value that it cannot have.
@@ -71,7 +71,7 @@ pub enum ClusterUrlError {
          conditions=on|off, with & between them"
     )]
     Setting {
-        /// What was given.
+        /// The text given.
         text: String,
     },
 }
@@ -154,10 +154,10 @@ impl fmt::Display for ClusterUrl {
     }
 }
 
-/// How the nodes and this process know each other. The default: not at all, in plaintext.
+/// Authentication between the nodes and this process. The default: none, in plaintext.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClusterSecurity {
-    /// For nodes that ask for a password.
+    /// For nodes that require a password.
     pub login: Option<ClusterLogin>,
     /// How TLS is spoken with the nodes.
     pub tls: Option<ClusterTls>,
@@ -172,7 +172,7 @@ pub struct ClusterLogin {
     pub password: String,
 }
 
-/// Without the password: what is debugged ends up in logs.
+/// Without the password: debug output ends up in logs.
 impl fmt::Debug for ClusterLogin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = formatter.debug_struct("ClusterLogin");
@@ -180,19 +180,19 @@ impl fmt::Debug for ClusterLogin {
     }
 }
 
-/// Whose certificates are taken, and which one is shown.
+/// The trusted certificates, and the one of this process.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClusterTls {
     /// The authorities that sign the nodes' certificates.
     pub trust: Trust,
-    /// For nodes that ask for a certificate.
+    /// For nodes that require a certificate.
     pub identity: Option<CertificateFiles>,
-    /// Take a certificate whatever host it is for: of nodes whose certificates name neither their addresses nor hosts of
-    /// the URL.
+    /// Accept a certificate for any host: for nodes whose certificates name neither their addresses nor hosts of the
+    /// URL.
     pub any_host: bool,
 }
 
-/// The port is added where it is missing; an IPv6 address stands in brackets.
+/// The port is added where it is missing; an IPv6 address is in brackets.
 fn node(text: &str) -> Result<String, ClusterUrlError> {
     let bad = || ClusterUrlError::Node {
         text: text.to_owned(),
@@ -211,7 +211,7 @@ fn node(text: &str) -> Result<String, ClusterUrlError> {
     }
 }
 
-/// What needs no quotes, and is therefore the same in every statement.
+/// Names that need no quotes, and are therefore the same in every statement.
 fn is_name(text: &str) -> bool {
     let is_inner = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
     text.len() <= 48

@@ -24,11 +24,11 @@ use crate::store::{Durability, Failure, Room, Store, StoreError, Write};
 /// so its buffers are freed by the shard that filled them.
 #[derive(Debug)]
 pub struct Job {
-    /// The shard to answer.
+    /// The shard that gets the result.
     pub shard_index: usize,
-    /// The request to answer.
+    /// The request it belongs to.
     pub request: RequestToken,
-    /// What to do.
+    /// The operation.
     pub kind: JobKind,
     /// The id, decoded.
     pub key: Buffer,
@@ -37,19 +37,18 @@ pub struct Job {
     pub head: Buffer,
     /// The record to put, or the one a read found.
     pub value: Buffer,
-    /// What has to be there for it.
+    /// Its condition on the current record.
     pub condition: Condition,
-    /// How many copies have to answer (`replicas`).
+    /// How many copies have to respond (`replicas`).
     pub acks: u16,
     /// How often a read found the beginning of a value whose rest was gone (`downloads`).
     pub attempt: u8,
     /// Why this one job of its batch was not done.
     pub refusal: Option<Outcome>,
-    /// Under what the value may be cached (`stamps`): a read leaves with the stamp of before it,
-    /// a write comes home with the one of after it. `None`: not at all.
+    /// Under what the value may be cached (`stamps`): a read leaves with the stamp of before it, a write returns with
+    /// the one of after it. `None`: not at all.
     pub stamp: Option<Stamp>,
-    /// What a large value counts as: on its way in until it is answered, on its way out until it has
-    /// left.
+    /// The hold of a large value: while it arrives until its response, while it leaves until it has left.
     pub hold: Option<BodyHold>,
 }
 
@@ -73,7 +72,7 @@ impl Job {
         }
     }
 
-    /// What the job holds, for batch sizes.
+    /// Bytes of the job, for batch sizes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.key.len() + self.head.len() + self.value.len()
@@ -89,7 +88,7 @@ impl Job {
         bytes + self.condition.heap_bytes()
     }
 
-    /// What a read was counted as when it left, before it found a value.
+    /// The size a read was counted with when it left, before it found a value.
     pub(crate) fn asked_bytes(&self) -> usize {
         self.key.len() + self.condition.heap_bytes()
     }
@@ -135,20 +134,20 @@ impl Job {
     }
 }
 
-/// What a [`Job`] asks for.
+/// The operation of a [`Job`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum JobKind {
     /// Set the entity to `value`.
     Put,
     /// Remove the entity.
     Delete,
-    /// Set a part of a value, or whose parts they are (`parts`).
+    /// Set a part of a value, or the record of a value in parts (`parts`).
     Part,
     /// Read the entity from disk into `value`.
     Get,
     /// The same, of a part.
     GetPart,
-    /// Whether the condition of a write holds by now.
+    /// Whether the condition of a write is known to hold.
     Judge,
     /// A hold on what an upload keeps in memory.
     Hold,
@@ -187,13 +186,13 @@ pub enum Outcome {
     PreconditionFailed,
     /// The disk has no room for the write: it was not done.
     NoRoom,
-    /// Fewer copies answered the read than were asked for.
+    /// Fewer copies responded to the read than requested.
     TooFewReplicas,
-    /// Fewer copies answered the write than were asked for: it may have been done, or be done yet.
+    /// Fewer copies responded to the write than requested: it may have been done, or may still be done.
     Unknown,
-    /// The cluster says that it cannot do the write: it was not done.
+    /// The cluster rejects the write: it was not done.
     Rejected,
-    /// Others wrote the entity faster than it could be looked at: it was not done.
+    /// Other clients wrote the entity faster than it could be read: it was not done.
     Overtaken,
     /// The value is large, and others have the memory that large ones may take.
     Busy,
@@ -207,9 +206,9 @@ const TRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Commits batches and remembers failure.
 ///
-/// Invariant: once poisoned, `commit` never answers [`Outcome::Written`] again. After a failed
-/// sync the kernel may have dropped the dirty pages and report success on the next one, so only a
-/// restart, which reads the log back, knows what is really there.
+/// Invariant: once poisoned, `commit` never returns [`Outcome::Written`] again. After a failed sync the kernel may have
+/// dropped the dirty pages and report success on the next one, so only a restart, which reads the log back, finds the
+/// real state.
 ///
 /// A failure that passes ([`Failure::Passing`]) came before any sync: writes are paused, and
 /// [`Store::recover`] is tried until the engine writes again.
@@ -255,9 +254,8 @@ impl<S: Store> Committer<S> {
         }
     }
 
-    /// Makes the batch durable, in its order. The result holds for every job of it, but for those
-    /// that have a refusal of their own when it is [`Outcome::Written`]. On success the jobs whose
-    /// values may be cached are marked with their stamps.
+    /// Makes the batch durable, in its order. The result holds for all its jobs, except those refused one by one when
+    /// it is [`Outcome::Written`]. On success the jobs whose values may be cached are marked with their stamps.
     pub fn commit(&mut self, batch: &mut [Job]) -> Outcome {
         if self.counters.is_poisoned() {
             return Outcome::Refused;
@@ -322,8 +320,8 @@ impl<S: Store> Committer<S> {
         }
     }
 
-    /// Syncs what the interval policy left unsynced. A failure for good poisons: what was acknowledged
-    /// within this interval may be lost with the power, as the policy says, but nothing after it.
+    /// Syncs the writes that the interval policy left unsynced. A permanent failure poisons: writes acknowledged within
+    /// this interval may be lost with the power, as the policy allows, but none after it.
     pub fn sync(&mut self) {
         let is_idle = self.counters.is_poisoned() || self.pause.is_some();
         let Some(since) = self.unsynced_since.take().filter(|_| !is_idle) else {
@@ -384,7 +382,7 @@ impl<S: Store> Committer<S> {
         }
     }
 
-    /// Deletes what is left of values in parts that nobody can read any more, as much as there is room for.
+    /// Deletes the parts of dead values, as many as there is room for.
     pub(crate) fn delete_dead_parts(&mut self, sets: &PartSets) {
         while let Some(dead) = sets.next_dead() {
             let may_write = !self.counters.is_poisoned() && self.pause.is_none();
@@ -419,8 +417,8 @@ impl<S: Store> Committer<S> {
         written.map_err(|error| self.failed(&error))
     }
 
-    /// After a panic of this thread: as after a failed commit, nobody knows what is durable. A second one came out of
-    /// the refusing itself, and would come again for ever.
+    /// After a panic of this thread: as after a failed commit, it is unknown which writes are durable. A second panic
+    /// comes from the refusals themselves, and would repeat for ever.
     pub(crate) fn refuse_after_panic(&mut self) {
         let is_second = self.counters.is_poisoned();
         self.counters.poison();
@@ -467,9 +465,8 @@ impl<S: Store> Committer<S> {
     }
 }
 
-/// Refuses the jobs whose condition does not hold where their turn comes: behind all that was
-/// committed, and behind the jobs before them. Only for these is the engine asked; it may wait for the
-/// disk, and the batch with it.
+/// Refuses the jobs whose condition does not hold at their place in the order: after all committed writes, and after
+/// the jobs before them. Only for these is the engine read; it may wait for the disk, and the batch with it.
 fn judge<S: Store>(store: &S, batch: &mut [Job]) {
     if batch.iter().all(|job| job.condition.is_none()) {
         return;

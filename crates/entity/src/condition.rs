@@ -1,8 +1,8 @@
 //! If-Match and If-None-Match: on which version of an entity a request depends.
 //!
-//! `api` reads the fields, `handler` asks about reads, and `commit` about writes: on the writer
-//! thread, between what was committed before and the write itself, so that of two clients that saw
-//! the same version one writes and the other is told.
+//! `api` reads the fields, `handler` checks reads, and `commit` checks writes: on the writer thread, between the
+//! earlier commits and the write itself, so that of two clients that saw the same version one writes and the other is
+//! refused.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,8 +14,8 @@ use crate::executor::Overloaded;
 use crate::record::{HEAD_BYTES_MAX, Head, Version, Versions, now_ms};
 use crate::uploads::copy_of;
 
-/// So many tags of ours stand in a condition itself. More, which hardly any client sends, are on the heap: what bounds
-/// those is the length of a request's head, and what waits for the store is counted with them.
+/// So many tags are stored in a condition itself. More, which hardly any client sends, are on the heap: the length of a
+/// request's head bounds them, and waiting jobs are counted with them.
 pub const INLINE_TAGS: usize = 4;
 
 /// A tag as it is sent: 16 hexadecimal digits in quotes.
@@ -84,7 +84,7 @@ pub struct Condition {
     if_none_match: Option<Tags>,
 }
 
-/// What a read is to be answered with.
+/// The response to a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReadVerdict {
     /// The value.
@@ -139,7 +139,7 @@ impl Condition {
         Ok(())
     }
 
-    /// What it holds besides itself.
+    /// Bytes it holds besides itself.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let fields = [&self.if_match, &self.if_none_match];
@@ -152,7 +152,7 @@ impl Condition {
         self.if_match.is_none() && self.if_none_match.is_none()
     }
 
-    /// Whether a write may be done where `current` is there.
+    /// Whether a write may be done if `current` is there.
     #[must_use]
     pub fn allows_write(&self, current: Option<Version>) -> bool {
         let (if_match, if_none_match) = (&self.if_match, &self.if_none_match);
@@ -162,7 +162,7 @@ impl Condition {
                 .is_some_and(|tags| tags.matches(current))
     }
 
-    /// How a read is to be answered where `current` was found.
+    /// The response to a read that found `current`.
     #[must_use]
     pub fn of_read(&self, current: Version) -> ReadVerdict {
         let current = Some(current);
@@ -216,14 +216,13 @@ fn version_of(opaque: &[u8]) -> Option<Version> {
     u64::from_str_radix(text, 16).ok().map(Version)
 }
 
-// What a request wishes: its conditions, how many copies are to acknowledge it, and the record that
-// a PUT asks for.
+// Options of a request: its conditions, how many copies are to acknowledge it, and the record of a PUT.
 
 /// Values up to this are copied behind their heads at once. A larger one stays where it was received,
 /// and the writer thread puts it behind its head.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
 
-/// What a request asks for besides an entity.
+/// Options of a request besides the entity.
 pub(crate) struct RequestOptions {
     pub(crate) condition: Condition,
     pub(crate) acks: u16,
@@ -269,7 +268,7 @@ impl From<PoolError> for Refusal {
     }
 }
 
-/// All statuses here are final, and each request is answered once: it was the memory.
+/// All statuses here are final, and each request gets one response: it was out of memory.
 impl From<SendError> for Refusal {
     fn from(_: SendError) -> Self {
         Self::NoMemory
@@ -300,7 +299,7 @@ fn condition_of(request: &Request<'_>) -> Result<Condition, Refusal> {
     Ok(condition)
 }
 
-/// The head of the record that a PUT asks for, written into `room`; returns how long it is.
+/// Writes the head of a PUT's record into `room`; returns its length.
 fn write_head(
     request: &Request<'_>,
     versions: &mut Versions,
@@ -326,7 +325,7 @@ fn write_head(
     Ok(head.write(room))
 }
 
-/// The head of the record that a PUT asks for, whose value comes in parts.
+/// The head of a PUT's record, whose value comes in parts.
 pub(crate) fn head_of(
     request: &Request<'_>,
     versions: &mut Versions,
@@ -337,7 +336,7 @@ pub(crate) fn head_of(
     Ok(copy(&room[..len], context)?)
 }
 
-/// The record that a PUT asks for: in one piece, or a large value, its head and its hold.
+/// The record of a PUT: in one piece, or a large value, its head and its hold.
 pub(crate) fn record_of(
     request: &mut Request<'_>,
     versions: &mut Versions,
@@ -359,7 +358,7 @@ pub(crate) fn record_of(
     Ok((Buffer::new(), record, None))
 }
 
-// When an entity is to end, as a client says it.
+// The expiry of an entity, as the client gives it.
 
 /// The last second of the year 9999, behind which no HTTP date can be written.
 const SECONDS_MAX: u64 = 253_402_300_799;
@@ -415,7 +414,7 @@ fn of_field(value: &[u8]) -> Result<u64, ExpiryError> {
     Ok(end(since.as_secs()))
 }
 
-/// 0 would be never: what ended with 1970's first second ends a millisecond later.
+/// 0 would be never: an expiry at 1970's first millisecond is moved to the second one.
 fn end(seconds: u64) -> u64 {
     (seconds * 1000).max(1)
 }
@@ -428,7 +427,7 @@ pub fn date_of(expires_ms: u64) -> httpdate::HttpDate {
     time.into()
 }
 
-// `replicas=ack/from`: how many copies of an entity have to answer before a client is told.
+// `replicas=ack/from`: how many copies of an entity have to respond before the client gets its response.
 
 /// Why the parameter was refused. The client's fault: 400.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -436,39 +435,39 @@ pub enum ReplicasError {
     /// Not two numbers.
     #[error("bad replicas: write replicas=ACK/FROM, as in replicas=2/3")]
     Malformed,
-    /// Nobody is to acknowledge it.
+    /// No copy has to acknowledge it.
     #[error("replicas=0/{from}: one or more have to answer")]
     None {
-        /// What was given.
+        /// The value given.
         from: u16,
     },
-    /// More are to answer than there are.
+    /// More have to respond than there are.
     #[error("replicas={ack}/{from}: no more than {from} can answer")]
     TooMany {
-        /// What was given.
+        /// The value given.
         ack: u16,
-        /// What was given.
+        /// The value given.
         from: u16,
     },
     /// The store keeps another number of copies.
     #[error("replicas={ack}/{from}: there are {kept} copies here, so write replicas=ACK/{kept}")]
     OtherFrom {
-        /// What was given.
+        /// The value given.
         ack: u16,
-        /// What was given.
+        /// The value given.
         from: u16,
-        /// What there are.
+        /// The copies there are.
         kept: u16,
     },
 }
 
-/// More than half of them: two such sets have one in common, so what one was told the other knows.
+/// More than half of them: two such sets share a copy, so the second one sees writes to the first.
 #[must_use]
 pub fn quorum(kept: u16) -> u16 {
     kept / 2 + 1
 }
 
-/// How many of `kept` copies have to answer; without the parameter a quorum.
+/// How many of `kept` copies have to respond; without the parameter a quorum.
 ///
 /// # Errors
 /// [`ReplicasError`].

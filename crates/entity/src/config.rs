@@ -1,4 +1,4 @@
-//! What an operator sets, with the reasons for the defaults.
+//! Settings of an operator, with the reasons for the defaults.
 //!
 //! Place: `cli` fills it from flags; `server` derives the engine's and the executor's limits.
 
@@ -19,23 +19,23 @@ pub struct EntityConfig {
     pub data: PathBuf,
     /// When a write counts as done.
     pub sync: SyncPolicy,
-    /// The largest value; a larger body is answered with 413.
+    /// The largest value; a larger body gets 413.
     pub value_bytes_max: u64,
-    /// Memory for what is read: single values, in the shards' pools and in equal shares
-    /// (`value_cache`). 128 MiB keep 100,000 values of 1 KiB (118 MB with keys and entries, 10 MiB for finding and
-    /// dating them) where one shard answers at once. Every shard keeps its own copies.
+    /// Memory for cached reads: single values, in the shards' pools and in equal shares (`value_cache`). 128 MiB keep
+    /// 100,000 values of 1 KiB (118 MB with keys and entries, 10 MiB for lookup and stamps) in one shard. Every shard
+    /// keeps its own copies.
     pub cache_bytes: u64,
     /// Memory for the engine's blocks, indexes and filters.
     pub block_cache_bytes: u64,
     /// Memory for writes not yet in tables: three memtables of 16 MiB by default.
     pub memtable_bytes: u64,
-    /// Requests that may wait for the store at once, all shards together; one more is answered
-    /// with 503. At 300,000 puts a second 4,096 is a wait of 14 ms.
+    /// Requests that may wait for the store at once, all shards together; one more gets 503. At 300,000 puts a second
+    /// 4,096 is a wait of 14 ms.
     pub jobs_in_flight_max: usize,
     /// Bytes that waiting requests may hold, all shards together.
     pub bytes_in_flight_max: u64,
-    /// Bytes of large values that come in at once, and as many that go out (`large`), all shards
-    /// together; a value beyond that is answered with 503, unless it is alone.
+    /// Bytes of large values that come in at once, and as many that go out (`large`), all shards together; a value
+    /// beyond that gets 503, unless it is alone.
     pub large_bytes_max: u64,
     /// Longest wait of a read for that memory; then the response is 503. The holder may be a client that
     /// reads slowly.
@@ -44,11 +44,11 @@ pub struct EntityConfig {
     pub batch_bytes_max: u64,
     /// Threads for reads that need the disk.
     pub read_threads: usize,
-    /// Range reads open at once, all shards together; one more is answered with 503. Each holds a
-    /// turn of 32 KiB, or one record where that is larger, and keeps overwritten values on the disk.
+    /// Range reads open at once, all shards together; one more gets 503. Each holds a turn of 32 KiB, or one record
+    /// where that is larger, and keeps overwritten values on the disk.
     pub scans_max: usize,
-    /// Room on the disk that writes leave to the engine: with less, puts are answered with 507, and
-    /// with less than half of it deletes too. `None`: see `store::rocksdb`.
+    /// Room on the disk that writes leave to the engine: with less, puts get 507, and with less than half of it deletes
+    /// too. `None`: see `store::rocksdb`.
     pub disk_reserve_bytes: Option<u64>,
     /// Where `PUT /v0/admin/checkpoint` makes its directories; `None`: it is refused.
     pub checkpoints: Option<PathBuf>,
@@ -57,9 +57,9 @@ pub struct EntityConfig {
     /// A directory that has lost data is served as far as it can be read, after every file of it was put aside;
     /// otherwise it is refused, unchanged.
     pub accepts_loss: bool,
-    /// Nothing is written: reads are answered, writes refused. For a read-only mount, a full disk, a backup.
+    /// Nothing is written: reads are served, writes refused. For a read-only mount, a full disk, a backup.
     pub reads_only: bool,
-    /// Who may read and write.
+    /// Permissions for reading and writing.
     pub access: Access,
     /// Under which names the server may be asked.
     pub allowed_hosts: AllowedHosts,
@@ -101,7 +101,7 @@ impl EntityConfig {
     }
 }
 
-/// How tables are packed, but for those that a memtable has just become. What is there is unpacked whatever it says.
+/// Compression of tables, except those just written from a memtable. Existing tables can be read whatever this is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Compression {
     /// Not at all: for values that are packed already.
@@ -144,7 +144,7 @@ impl SyncPolicy {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("unknown sync policy {text:?}: use always, interval:MS (1 or more milliseconds) or off")]
 pub struct SyncPolicyError {
-    /// What was given.
+    /// The text given.
     pub text: String,
 }
 

@@ -1,8 +1,8 @@
 //! The data directory before an engine opens it: made if need be, ours, and of a known format.
 //!
-//! `store/rocksdb` calls [`prepare`] first, so that every way a directory can be wrong is one sentence that names it. A
-//! file of ours, `MILLPOND`, says that we wrote the directory, and whether an engine has begun there: only where none has
-//! may one begin. Parents are not created, so that a mistyped path is an error.
+//! `store/rocksdb` calls [`prepare`] first, so that every fault of a directory is one message that names it. A file of
+//! ours, `MILLPOND`, marks the directory as ours, and records whether an engine has begun there: an engine may only
+//! begin where none has. Parents are not created, so that a mistyped path is an error.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -13,9 +13,9 @@ use crate::store::Loss;
 
 /// The format this build writes and reads. Raise it when stored bytes change their meaning.
 ///
-/// 1: bare values. 2: records (`record`); what is left of 1 is rewritten at the first opening
-/// (`store/upgrade`), under a second line that keeps older builds out and says that it is under way. 3: records, and long
-/// values in parts (`parts`), of which there are none in a directory of format 2.
+/// 1: bare values. 2: records (`record`); values of 1 are rewritten at the first opening (`store/upgrade`), under a
+/// second line that keeps older builds out and marks the upgrade as under way. 3: records, and long values in parts
+/// (`parts`), of which there are none in a directory of format 2.
 pub const FORMAT: u32 = 3;
 
 const FORMAT_WITHOUT_PARTS: u32 = 2;
@@ -24,19 +24,19 @@ const BACKUP: &str = "backup";
 const UPGRADING: &str = "upgrading from format 1";
 const CREATING: &str = "creating";
 
-/// The file that says what a directory is.
+/// The file that marks a directory and its format.
 pub(crate) const MARKER: &str = "MILLPOND";
 const MARKER_START: &str = "millpond entity data, format ";
 
-/// Why a data directory cannot be used. Each is one sentence that says what to do.
+/// Why a data directory cannot be used. Each is one sentence with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// The directory is missing and so is the one it would stand in.
+    /// The directory is missing and so is its parent.
     #[error("the data directory {path} cannot be created: {parent} does not exist; create it or correct the path", path = path.display(), parent = parent.display())]
     MissingParent {
         /// The directory asked for.
         path: PathBuf,
-        /// What is missing.
+        /// The missing path.
         parent: PathBuf,
     },
     /// Something else has that name.
@@ -59,7 +59,7 @@ pub enum DataDirError {
         /// The directory asked for.
         path: PathBuf,
     },
-    /// It holds files, but none says that they are ours.
+    /// It holds files, but none marks them as ours.
     #[error("the directory {path} holds files that are not Millpond's: give --data an empty or a new directory", path = path.display())]
     Foreign {
         /// The directory asked for.
@@ -70,7 +70,7 @@ pub enum DataDirError {
     NewerFormat {
         /// The directory asked for.
         path: PathBuf,
-        /// What wrote it.
+        /// The version that wrote it.
         found: String,
         /// The newest that this build reads.
         supported: String,
@@ -103,7 +103,7 @@ pub enum DataDirError {
     Loss {
         /// The directory asked for.
         path: PathBuf,
-        /// What is missing or damaged, and how many writes that may be.
+        /// The missing or damaged files, and how many writes may be lost.
         loss: Loss,
     },
     /// A file of a backup is not what was written.
@@ -119,7 +119,7 @@ pub enum DataDirError {
     NotReadable {
         /// The directory asked for.
         path: PathBuf,
-        /// What is in the way.
+        /// The file in the way.
         reason: &'static str,
     },
     /// There is no room for what a start writes.
@@ -144,9 +144,9 @@ pub enum DataDirError {
     Io {
         /// The directory asked for.
         path: PathBuf,
-        /// What was attempted.
+        /// The operation attempted.
         operation: &'static str,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The system refuses the threads that the engine needs.
@@ -154,10 +154,10 @@ pub enum DataDirError {
     Threads {
         /// The directory asked for.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The engine refused it where the process may hardly open a file any more, whatever its sentence says.
+    /// The engine refused it where the process may hardly open a file any more, whatever its message is.
     #[error("the engine cannot open the data directory {path}: too many open files ({cause}); raise the limit of open files (ulimit -n, systemd's LimitNOFILE=)", path = path.display())]
     Descriptors {
         /// The directory asked for.
@@ -179,7 +179,7 @@ pub enum DataDirError {
     },
 }
 
-/// What a directory holds.
+/// Contents of a directory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Found {
     /// Nothing yet: an engine may begin there.
@@ -269,7 +269,7 @@ pub fn prepare(path: &Path) -> Result<Found, DataDirError> {
     }
 }
 
-/// Says that an upgrade begins: from here on older builds refuse the directory.
+/// Records that an upgrade begins: from here on older builds refuse the directory.
 ///
 /// # Errors
 /// [`DataDirError::Io`] and the like; the directory is of format 1 still.
@@ -277,7 +277,8 @@ pub fn mark_upgrading(path: &Path) -> Result<(), DataDirError> {
     write_marker(path, Some(UPGRADING))
 }
 
-/// Says that the upgrade is complete, or that an engine has begun there: one that finds nothing later has lost it.
+/// Records that the upgrade is complete, or that an engine has begun there: if a later start finds nothing, data is
+/// lost.
 ///
 /// # Errors
 /// [`DataDirError::Io`] and the like; the next opening goes on with the upgrade.
@@ -285,7 +286,7 @@ pub fn mark_current(path: &Path) -> Result<(), DataDirError> {
     write_marker(path, None)
 }
 
-/// Says that the directory is a complete backup.
+/// Marks the directory as a complete backup.
 ///
 /// # Errors
 /// [`DataDirError::Io`] and the like; it is none then.
@@ -293,7 +294,7 @@ pub fn mark_backup(path: &Path) -> Result<(), DataDirError> {
     write_marker(path, Some(BACKUP))
 }
 
-/// Whether `path` is a complete backup that this build reads.
+/// Whether `path` is a complete backup that this build can read.
 ///
 /// # Errors
 /// [`DataDirError`], if not.
@@ -309,7 +310,7 @@ pub fn check_backup(path: &Path) -> Result<(), DataDirError> {
     }
 }
 
-/// Whether nothing has that name yet.
+/// Whether the name is free.
 ///
 /// # Errors
 /// [`DataDirError::NotNew`], if something has.
@@ -323,8 +324,7 @@ pub fn check_new(path: &Path) -> Result<(), DataDirError> {
     }
 }
 
-/// Whether the engine may remove what has that name: nothing, or what is left of a copy that was cut off
-/// before it was whole.
+/// Whether the engine may remove the files of that name: none, or an incomplete copy.
 ///
 /// # Errors
 /// [`DataDirError::NotNew`], if it is anything else.
@@ -344,8 +344,8 @@ pub(crate) fn check_left_over(path: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// Whether the engine gives files of a copy that name. What is whole has a mark beside them, and a database
-/// a lock.
+/// Whether the engine uses that name for files of a copy. A complete copy has a mark beside them, and a database a
+/// lock.
 fn is_of_a_copy(name: &str) -> bool {
     let starts = ["MANIFEST-", "OPTIONS-", "CURRENT"];
     let ends = [".sst", ".log", ".dbtmp"];
@@ -370,7 +370,7 @@ pub fn make_empty(path: &Path) -> Result<(), DataDirError> {
 /// Creates the directory and syncs the entry in its parent: a data directory that a power loss
 /// takes back would take acknowledged writes with it.
 fn create(path: &Path) -> Result<(), DataDirError> {
-    // Tokens and modes of single files protect little where others may look into the directory.
+    // Tokens and modes of single files protect little if other users may read the directory.
     let mut builder = fs::DirBuilder::new();
     builder.mode(0o700);
     builder.create(path).map_err(|error| match error.kind() {
@@ -427,7 +427,7 @@ fn is_empty(path: &Path) -> Result<bool, DataDirError> {
     Ok(true)
 }
 
-/// Whether a file is what a first start that died left: the marker, as far as it got.
+/// Whether a file is left by an interrupted first start: the marker, perhaps incomplete.
 fn is_begun_marker(path: &Path) -> io::Result<bool> {
     let mut text = Vec::new();
     let bytes_max = MARKER_START.len() as u64;
@@ -478,7 +478,7 @@ fn check_marker(path: &Path, marker: &str) -> Result<Found, DataDirError> {
             Some(BACKUP) => Err(DataDirError::IsBackup {
                 path: path.to_owned(),
             }),
-            // Of nobody knows what: a flipped byte must not make a backup a data directory.
+            // Of unknown kind: a flipped byte must not make a backup a data directory.
             Some(_) => Err(DataDirError::Foreign {
                 path: path.to_owned(),
             }),

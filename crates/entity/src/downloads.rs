@@ -24,14 +24,14 @@ use crate::parts::{PartSets, Pinned, part_key};
 use crate::record::{Extent, Head, Value, Version};
 use crate::uploads::copy_of;
 
-/// So often a record is read again whose parts were gone.
+/// How often a record whose parts were gone is read again.
 const ATTEMPTS_MAX: u8 = 8;
 
 /// A read that found a value in parts.
 pub(crate) struct DownloadStart {
     pub(crate) request: RequestToken,
     pub(crate) key: Buffer,
-    /// Whose value is in parts.
+    /// The entity whose value is in parts.
     pub(crate) record: Buffer,
     pub(crate) condition: Condition,
     pub(crate) acks: u16,
@@ -52,11 +52,11 @@ struct Download {
     next: Option<Job>,
     written_bytes: u64,
     has_begun: bool,
-    /// Nobody waits for it any more, or there is no memory for the response, which is not completed.
+    /// The client has gone, or there is no memory for the response, which is not completed.
     is_over: bool,
 }
 
-/// What is to be answered instead of a value.
+/// The response sent instead of a value.
 pub(crate) enum Instead {
     /// The outcome of a read.
     Outcome(Outcome),
@@ -115,7 +115,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// A part came home. What is returned ends the download, and is for the caller to do.
+    /// Handles a part from the read thread. A returned value ends the download; the caller handles it.
     pub(crate) fn part_came(
         &mut self,
         job: Job,
@@ -181,7 +181,7 @@ impl Downloads {
         is_ours
     }
 
-    /// Has those cut whose clients read too slowly for others that wait for the memory; returns how many.
+    /// Cuts those whose clients read too slowly while others wait for the memory; returns how many.
     pub(crate) fn cut(&mut self, completions: &mut Completions<'_>) -> u64 {
         let downloads = self.downloads.values().filter(|download| {
             let jobs = [&download.current, &download.next].into_iter().flatten();
@@ -212,7 +212,7 @@ impl Downloads {
         None
     }
 
-    /// Nobody waits for it any more; it is forgotten once nothing of it is under way.
+    /// It is abandoned; it is forgotten once no job of it is under way.
     fn end(&mut self, request: RequestToken) {
         let Some(download) = self.downloads.get_mut(&request) else {
             return;
@@ -266,7 +266,7 @@ impl Download {
         if !self.has_begun {
             match api::start_parted(response, &self.start.record) {
                 Ok(()) => self.has_begun = true,
-                // Nothing was sent, and the server answers 503.
+                // Nothing was sent, and the server responds with 503.
                 Err(_) => {
                     self.is_over = true;
                     return Flow::Done;

@@ -6,11 +6,10 @@
 //! shard: handler <- ShardLink::take_answers <- io::Mailbox <- one send and one wake per batch
 //! ```
 //!
-//! One writer thread, so that everything that queued is one batch; a few readers, for reads that
-//! miss every cache. A job's buffers travel with it and come home to be freed. A shard that has too
-//! much in flight is told so at once ([`Overloaded`]) and answers 503. Of what may be in flight
-//! reads take no more than half: those of large values wait for clients that read slowly, and no
-//! write should wait for those.
+//! One writer thread, so that all queued jobs form one batch; a few readers, for reads that miss every cache. A job's
+//! buffers travel with it and return to be freed. A shard that has too much in flight gets [`Overloaded`] at once and
+//! responds with 503. Of what may be in flight reads take no more than half: those of large values wait for clients
+//! that read slowly, and no write should wait for those.
 
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
@@ -52,7 +51,7 @@ pub struct ExecutorConfig {
     /// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
     /// batch twice, and no other limit covers those copies.
     pub batch_bytes_max: u64,
-    /// How many stamps tell cached values' age (`stamps`), 1 or more.
+    /// Number of stamps for cached values (`stamps`), 1 or more.
     pub stamp_count: usize,
     /// For the read threads' value buffers.
     pub pool_mode: PoolMode,
@@ -64,7 +63,7 @@ pub struct ExecutorConfig {
 pub struct Overloaded {
     /// Jobs of this shard that wait.
     pub jobs_in_flight: usize,
-    /// What they hold.
+    /// Bytes they hold.
     pub bytes_in_flight: u64,
 }
 
@@ -77,7 +76,7 @@ pub struct Answer {
     pub outcome: Outcome,
 }
 
-/// What all threads of the hand-over see.
+/// State shared by all threads of the hand-over.
 pub(crate) struct ExecutorShared {
     writes: WorkQueue<Job>,
     reads: Box<[WorkQueue<Job>]>,
@@ -85,7 +84,7 @@ pub(crate) struct ExecutorShared {
     shard_counters: Box<[Arc<ShardCounters>]>,
     commit_counters: Arc<CommitCounters>,
     stamps: Arc<Stamps>,
-    /// What large values on their way out may take.
+    /// Limit for large values that are being sent.
     pub(crate) large: BodyBudget,
     pub(crate) large_wait_max: Duration,
     pub(crate) panics: Arc<ThreadPanics>,
@@ -94,7 +93,7 @@ pub(crate) struct ExecutorShared {
 }
 
 impl ExecutorShared {
-    /// What wakes the shard to cut a response.
+    /// Wakes the shard to cut a response.
     pub(crate) fn waker(&self, shard_index: usize) -> Option<Waker> {
         self.wakers[shard_index].get().cloned()
     }
@@ -212,7 +211,7 @@ impl Executor {
         }
     }
 
-    /// What each shard counts, by index.
+    /// Counters of each shard, by index.
     #[must_use]
     pub fn shard_counters(&self) -> Box<[Arc<ShardCounters>]> {
         self.shared.shard_counters.clone()
@@ -224,7 +223,7 @@ impl Executor {
         Arc::clone(&self.shared.stamps)
     }
 
-    /// What large values on their way out may take.
+    /// Limit for large values that are being sent.
     #[must_use]
     pub fn large(&self) -> BodyBudget {
         self.shared.large.clone()
@@ -236,19 +235,19 @@ impl Executor {
         Arc::clone(&self.shared.part_sets)
     }
 
-    /// Has the writer thread look for what else there is to do, besides jobs.
+    /// Makes the writer thread check for work other than jobs.
     pub fn wake_writer(&self) -> impl Fn() + Send + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.writes.wake()
     }
 
-    /// What the store's threads note when they panic.
+    /// Notes of the store's threads about their panics.
     #[must_use]
     pub fn panics(&self) -> Arc<ThreadPanics> {
         Arc::clone(&self.shared.panics)
     }
 
-    /// What the writer counts.
+    /// Counters of the writer.
     #[must_use]
     pub fn commit_counters(&self) -> Arc<CommitCounters> {
         Arc::clone(&self.shared.commit_counters)
@@ -304,7 +303,7 @@ impl JobQueue {
     }
 }
 
-/// A shard's end: jobs out, answers in. Not shared.
+/// A shard's end: jobs out, results in. Not shared.
 pub struct ShardLink {
     shard_index: usize,
     shared: Arc<ExecutorShared>,
@@ -314,7 +313,7 @@ pub struct ShardLink {
     pending_reads: Vec<Job>,
     /// Reads are dealt out one tick's worth at a time.
     next_reader: usize,
-    /// Admitted one after another when answers come in.
+    /// Admitted one after another when results come in.
     delayed: VecDeque<Job>,
     /// Of `all`.
     reads: InFlight,
@@ -322,11 +321,11 @@ pub struct ShardLink {
     all_max: InFlight,
 }
 
-/// Jobs that are not answered yet.
+/// Jobs without a result yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct InFlight {
     jobs: usize,
-    /// What they hold.
+    /// Bytes they hold.
     bytes: u64,
 }
 
@@ -361,7 +360,7 @@ impl ShardLink {
         self.shard_index
     }
 
-    /// What this shard counts.
+    /// Counters of this shard.
     #[must_use]
     pub fn counters(&self) -> &ShardCounters {
         &self.counters
@@ -373,7 +372,7 @@ impl ShardLink {
         self.shared.commit_counters.is_poisoned()
     }
 
-    /// Whether writes wait for something that the engine is short of.
+    /// Whether writes wait because the engine is short of a resource.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.shared.commit_counters.is_paused()
@@ -385,7 +384,7 @@ impl ShardLink {
         self.shared.panics.is_any()
     }
 
-    /// Whether the engine lets no write in until its mergers have caught up.
+    /// Whether the engine accepts no write until its merges have caught up.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.shared.commit_counters.is_stopped()
@@ -397,14 +396,14 @@ impl ShardLink {
         self.shared.commit_counters.room()
     }
 
-    /// Jobs not answered yet.
+    /// Jobs without a result yet.
     #[must_use]
     pub fn jobs_in_flight(&self) -> usize {
         self.all.jobs + self.delayed.len()
     }
 
-    /// Whether a job of `bytes` may be submitted now. Ask before filling buffers for it. A job
-    /// larger than the whole limit may go alone.
+    /// Whether a job of `bytes` may be submitted now. Call it before filling buffers for it. A job larger than the
+    /// whole limit may go alone.
     ///
     /// # Errors
     /// [`Overloaded`] when too much waits already.
@@ -440,7 +439,7 @@ impl ShardLink {
     }
 
     /// Takes a job of a request that was begun already: it waits here while too much is in flight, and leaves when
-    /// answers come in. Threads that submit such have one or two at a time, and a bound on how many they are.
+    /// results come in. Such requests have one or two jobs at a time, and their number is bounded.
     pub(crate) fn submit_or_delay(&mut self, job: Job) {
         match self.admit(job.kind, job.uncounted_bytes()) {
             Ok(()) if self.delayed.is_empty() => self.submit(job),
@@ -494,7 +493,7 @@ impl ShardLink {
     }
 }
 
-/// Answers on their way, sorted by shard, so that each batch wakes a shard once.
+/// Results on their way, sorted by shard, so that each batch wakes a shard once.
 pub(crate) struct Outbox {
     by_shard: Vec<Vec<Answer>>,
 }
@@ -528,7 +527,7 @@ impl Outbox {
     }
 }
 
-/// The writer thread: takes all that queued, commits it, answers, until the queue is closed.
+/// The writer thread: takes all queued jobs, commits them, returns results, until the queue is closed.
 fn run_writer<S: Store>(shared: &ExecutorShared, committer: Committer<S>, batch_bytes_max: u64) {
     let mut writer = Writer {
         shared,
@@ -537,8 +536,8 @@ fn run_writer<S: Store>(shared: &ExecutorShared, committer: Committer<S>, batch_
         outbox: Outbox::new(shared),
         queued: Vec::new(),
     };
-    // Whoever waits for a response would wait for ever if the thread ended. The committer refuses everything after a
-    // panic, and touches the store no more: nobody knows what the panic left behind there.
+    // Requests would wait for ever if the thread ended. The committer refuses everything after a panic, and does not
+    // use the store any more: its state after the panic is unknown.
     while panic::catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
         shared.panics.note(StoreThread::Writer);
         writer.committer.refuse_after_panic();
@@ -550,7 +549,7 @@ struct Writer<'a, S> {
     committer: Committer<S>,
     batch_bytes_max: u64,
     outbox: Outbox,
-    /// Taken from the queue and not answered.
+    /// Taken from the queue, without a result.
     queued: Vec<Job>,
 }
 
@@ -575,7 +574,7 @@ impl<S: Store> Writer<'_, S> {
             let batch_len = batch_len(&self.queued, self.batch_bytes_max);
             let outcome = self.committer.commit(&mut self.queued[..batch_len]);
             for job in self.queued.drain(..batch_len) {
-                // What a job was refused for is known only if what it was judged by is durable.
+                // A refusal is valid only if the state it was based on is durable.
                 let refusal = job.refusal.filter(|_| outcome == Outcome::Written);
                 self.outbox.push(job, refusal.unwrap_or(outcome));
             }

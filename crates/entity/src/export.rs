@@ -1,4 +1,4 @@
-//! All entities of a stopped directory as lines of JSON (`ndjson`), also of a damaged one: what can be read of it.
+//! All entities of a stopped directory as lines of JSON (`ndjson`), also of a damaged one, as far as it can be read.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use crate::store::{Gap, Loss, StoreError};
 /// Written at once.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// What an export had.
+/// Result of an export.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Exported {
     /// Lines of entities.
@@ -32,7 +32,7 @@ pub struct Exported {
 /// Something that is not in an export.
 #[derive(Debug)]
 pub enum Skipped<'a> {
-    /// What the directory has lost, as far as that is known before it is read.
+    /// Losses of the directory, as far as they are known before it is read.
     Loss(&'a Loss),
     /// The engine's list of files was made anew from what is there.
     RemadeList,
@@ -75,11 +75,11 @@ pub enum ExportError {
     Write(#[from] io::Error),
 }
 
-/// Writes all entities of `data`, a data directory or a backup, in the order of their ids, and a last line. What cannot
-/// be read is told as `skipped` as it is met, and counted in the last line.
+/// Writes all entities of `data`, a data directory or a backup, in the order of their ids, and a last line. Unreadable
+/// parts are written as `skipped` lines where they are met, and counted in the last line.
 ///
 /// # Errors
-/// [`ExportError`]; what was written has no last line then.
+/// [`ExportError`]; the output then has no last line.
 pub fn export(
     data: &Path,
     out: &mut dyn Write,

@@ -1,9 +1,8 @@
 //! One request from its event to its response: the service that runs on every shard.
 //!
-//! `http::server` calls in with a complete request; reads that memory can answer are answered here
-//! and now (`value_cache`, then the engine's own memory), all else becomes a job (`executor`) and
-//! is answered when it comes home. Buffers come from the shard's pool and return to it on this
-//! thread.
+//! `http::server` calls it with a complete request; reads that memory can serve get their response at once
+//! (`value_cache`, then the engine's own memory); all others become a job (`executor`), and the response is sent when
+//! its result returns. Buffers come from the shard's pool and return to it on this thread.
 
 use std::sync::Arc;
 
@@ -56,8 +55,8 @@ pub struct EntityService<S> {
 }
 
 impl<S: Engine> EntityService<S> {
-    /// A service that reads from `cache` and `store`, by `ranges` too, and writes through `link`, for
-    /// whom `access` lets.
+    /// A service that reads from `cache` and `store`, by `ranges` too, and writes through `link`, if `access` allows
+    /// it.
     #[must_use]
     pub fn new(
         store: Arc<S>,
@@ -90,7 +89,7 @@ impl<S: Engine> EntityService<S> {
         }
     }
 
-    /// Whether the client may have that.
+    /// Whether the client may do that.
     fn check_access(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
         if !self.access.limits_writes() {
             return Ok(());
@@ -103,8 +102,8 @@ impl<S: Engine> EntityService<S> {
         })
     }
 
-    /// Whether the client may have that, and means what would be done. Of the request's head alone, so that it says the
-    /// same before and after its body came.
+    /// Whether the client may do that, and the service would do what the request means. Depends on the request's head
+    /// alone, so the result is the same before and after its body came.
     fn check(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
         if !self.hosts.allow(request.authority().as_bytes()) {
             return Err(Reply::OtherHost);
@@ -147,7 +146,7 @@ impl<S: Engine> EntityService<S> {
             Lookup::Miss(missed) => missed,
         };
         let read = self.store.get_cached(key, |record| {
-            // Not copied here, and not for every client that asks for it.
+            // Not copied here for every such request.
             if record.len() > LARGE_BYTES {
                 return None;
             }
@@ -206,8 +205,8 @@ impl<S: Engine> EntityService<S> {
         }
     }
 
-    /// Whether a value is received in parts: one that may be longer than a part. Of the request's head alone, as
-    /// [`Self::check`].
+    /// Whether a value is received in parts: one that may be longer than a part. Depends on the request's head alone,
+    /// as [`Self::check`].
     fn is_upload(&self, route: &Route<'_>, request: &Request<'_>) -> bool {
         let may_be_long = match request.framing() {
             Framing::Length(bytes) => bytes > PART_BYTES as u64 && bytes <= self.value_bytes_max,
@@ -351,7 +350,7 @@ impl<S: Engine> EntityService<S> {
                     MonitorOutcome::NoRoom => Reply::NoRoom,
                     MonitorOutcome::Failed => Reply::CheckpointFailed,
                 };
-                // Without memory for it nothing is sent and the server answers 503.
+                // Without memory for it nothing is sent and the server responds with 503.
                 let _ = reply.send(response);
             });
         }
@@ -380,18 +379,18 @@ impl<S: Engine> EntityService<S> {
         }?;
         Some(result.unwrap_or_else(|reply| {
             count(self.link.counters(), reply);
-            // Without memory even for this, nothing is sent and the server answers 503.
+            // Without memory even for this, nothing is sent and the server responds with 503.
             let _ = reply.send(response);
             Flow::Done
         }))
     }
 
-    /// Answers clients that send too slowly while others wait for the memory; returns how many.
+    /// Responds to clients that send too slowly while others wait for the memory; returns how many.
     fn cut_uploads(&mut self, completions: &mut Completions<'_>) -> u64 {
         let mut count = 0;
         while let Some(request) = self.uploads.cut_one() {
             completions.respond(request, |response, _| {
-                // Without memory for it nothing is sent and the server answers 503.
+                // Without memory for it nothing is sent and the server responds with 503.
                 let _ = Reply::TooSlow.send(response);
             });
             count += 1;
@@ -407,12 +406,12 @@ impl<S: Engine> EntityService<S> {
             reply => count(self.link.counters(), reply),
         }
         completions.respond(request, |response, _| {
-            // Without memory for it nothing is sent and the server answers 503.
+            // Without memory for it nothing is sent and the server responds with 503.
             let _ = reply.send(response);
         });
     }
 
-    /// A job came home.
+    /// A job has returned.
     fn take_answer(&mut self, Answer { job, outcome }: Answer, completions: &mut Completions<'_>) {
         let request = job.request;
         match job.kind {
@@ -450,7 +449,7 @@ impl<S: Engine> EntityService<S> {
         }
         let mut sent = Sent::Whole;
         completions.continue_with(job.request, |response, pools| {
-            // The value is in the read thread's memory: what stays here is a copy in ours.
+            // The value is in the read thread's memory: the shard keeps a copy in its own.
             if let Some(stamp) = job.stamp {
                 let (key, record) = (&job.key, &job.value);
                 self.cache.fill_late(&pools.blocks, key, record, stamp);
@@ -465,7 +464,7 @@ impl<S: Engine> EntityService<S> {
                     sent = Sent::Reply(reply);
                     let _ = reply.send(response);
                 }
-                // Without memory for it nothing is sent and the server answers 503.
+                // Without memory for it nothing is sent and the server responds with 503.
                 Err(_) => {}
             }
             Flow::Done
@@ -502,9 +501,9 @@ impl<S: Engine> EntityService<S> {
             (Outcome::Written, _) => Reply::Accepted,
             (outcome, _) => reply_of(outcome).unwrap_or(Reply::ReadFailed),
         };
-        // False: the client has gone. A write is durable all the same.
+        // False: the client has gone. A write is durable even so.
         completions.respond(job.request, |response, _| {
-            // Without memory for it nothing is sent and the server answers 503.
+            // Without memory for it nothing is sent and the server responds with 503.
             let _ = reply.send(response);
         });
         if job.kind == JobKind::Put {
@@ -533,7 +532,7 @@ impl<S: Engine> Service for EntityService<S> {
     ) -> Flow {
         let route = route(request);
         context.route = route.metric_index();
-        // One that comes with its body has been checked: `takes_body_in_parts` has said no.
+        // One that comes with its body has been checked: `takes_body_in_parts` has returned false.
         let checked = match request.body() {
             [] => self.check(&route, request),
             _ => Ok(()),
@@ -580,7 +579,7 @@ impl<S: Engine> Service for EntityService<S> {
             Err(Refusal::NoMemory) => Reply::Overloaded,
         };
         count(self.link.counters(), reply);
-        // Without memory even for this, nothing is sent and the server answers 503.
+        // Without memory even for this, nothing is sent and the server responds with 503.
         let _ = reply.send(response);
         Flow::Done
     }
@@ -595,8 +594,8 @@ impl<S: Engine> Service for EntityService<S> {
             && self.check_access(&Route::Metrics, request).is_ok()
     }
 
-    /// Of clients that may not send it, and what nothing is done with, so that it is not taken into memory: `call`
-    /// then refuses, or answers at once.
+    /// For clients without permission, and for bodies that are not used, so that they are not kept in memory: `call`
+    /// then refuses, or responds at once.
     fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
         let route = route(request);
         let is_unread = self.access.limits_writes() && route.right().is_none();
@@ -673,7 +672,7 @@ fn decoded<'a>(encoded_id: &'a [u8], scratch: &'a mut KeyScratch) -> Result<&'a 
     decode_id(encoded_id, scratch).map_err(Reply::BadId)
 }
 
-/// What a job is answered with that did not end well.
+/// The response to a job that failed.
 fn reply_of(outcome: Outcome) -> Option<Reply> {
     Some(match outcome {
         Outcome::Absent => Reply::NotFound,
@@ -690,7 +689,7 @@ fn reply_of(outcome: Outcome) -> Option<Reply> {
     })
 }
 
-/// Counts a read, and passes on what it is to be answered with.
+/// Counts a read, and returns its response.
 fn counted_read(counters: &ShardCounters, sent: Sent) -> Result<Flow, Refusal> {
     match sent {
         Sent::Whole | Sent::Parted => counters.get_hits.add(1),

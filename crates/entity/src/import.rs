@@ -12,10 +12,10 @@ use crate::server::open;
 use crate::store::rocksdb::RocksDbStore;
 use crate::store::{Durability, Engine as _, Room, Store as _, StoreError, Write};
 
-/// What is committed at once, or one entity if that is larger.
+/// Size of one commit; a larger entity is committed alone.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// What an import had.
+/// Result of an import.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Imported {
     /// Entities that were put.
@@ -37,7 +37,7 @@ pub enum ImportError {
     Read {
         /// From 1.
         line: u64,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A line that is none.
@@ -138,8 +138,8 @@ impl<'a> LineReader<'a> {
     }
 }
 
-/// Puts all entities of `input` into `data`, which no server may run on and which is made if need be. What is there
-/// under other ids stays. Lines without a tag get a new one.
+/// Puts all entities of `input` into `data`, which no server may use and which is created if missing. Entities under
+/// other ids stay. Lines without a tag get a new one.
 ///
 /// # Errors
 /// [`ImportError`]; entities before the line that it names are there, durably.

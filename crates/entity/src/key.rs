@@ -1,4 +1,4 @@
-//! What a valid id is: 1 to 1,024 bytes, percent-encoded in the query.
+//! Syntax of a valid id: 1 to 1,024 bytes, percent-encoded in the query.
 //!
 //! `api` cuts the raw `id` parameter out of the request target, this module turns it into the bytes
 //! the store sees; the executor copies them only if the request has to wait. An id is bytes:
@@ -13,7 +13,7 @@ pub const ID_BYTES_MAX: usize = 1024;
 
 const _: () = assert!(3 * ID_BYTES_MAX < 8 * 1024);
 
-/// Why an id was refused. Every variant is the client's fault and is answered with 400.
+/// Why an id was refused. Every variant is the client's fault and gets 400.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum KeyError {
     /// The parameter is there, but has no bytes.
@@ -25,7 +25,7 @@ pub enum KeyError {
     /// A `%` that two hexadecimal digits do not follow.
     #[error("the id has a bad escape at byte {offset}: write % as %25, and escapes as %XX")]
     BadEscape {
-        /// Where the `%` stands in the encoded id.
+        /// Offset of the `%` in the encoded id.
         offset: usize,
     },
 }
@@ -79,7 +79,7 @@ pub fn decode_id<'a>(encoded: &'a [u8], scratch: &'a mut KeyScratch) -> Result<&
     Ok(&scratch.0[..len])
 }
 
-/// The byte that the escape at `offset` stands for.
+/// The byte that the escape at `offset` encodes.
 fn escaped_byte(encoded: &[u8], offset: usize) -> Result<u8, KeyError> {
     let digit = |at: usize| encoded.get(at).and_then(|&byte| hex_value(byte));
     match (digit(offset + 1), digit(offset + 2)) {
@@ -145,7 +145,7 @@ impl KeyHasher {
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         let [first, second] = self.seeds;
-        // The length tells a key from the same key with zero bytes behind it.
+        // The length distinguishes a key from the same key followed by zero bytes.
         let mut state = first ^ (key.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let (chunks, rest) = key.as_chunks::<16>();
         for chunk in chunks {

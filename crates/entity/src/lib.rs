@@ -21,8 +21,8 @@
 //!                    +<- monitor: how the engine is doing, and whether the disk has room
 //! ```
 //!
-//! Where one machine is too small, a cluster of Apache Cassandra or ScyllaDB replaces the
-//! writer, read and scan threads (`cluster`, with the feature `distributed`; `cluster_url` says which).
+//! If one machine is too small, a cluster of Apache Cassandra or ScyllaDB replaces the writer, read and scan threads
+//! (`cluster`, with the feature `distributed`; `cluster_url` names it).
 //!
 //! Invariants: a shard never waits for a disk; nothing is acknowledged that a restart could lose
 //! (under [`SyncPolicy::Always`]); after one failed commit no write succeeds until a restart; a

@@ -1,7 +1,6 @@
 //! The entity server's lines of `/metrics`, summed over its shards.
 //!
-//! Place: `http::server` answers `/metrics` and asks the service of the shard it runs on; every
-//! shard sees all counters.
+//! Place: `http::server` serves `/metrics` and calls the service of its shard; every shard sees all counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -341,7 +340,7 @@ fn write_engine(engine: &EngineCounters, out: &mut MetricsText<'_>) {
     }
 }
 
-// What the server counts, without a locked instruction on the path.
+// The server's counters, without a locked instruction on the path.
 //
 // Each counter has one writing thread; others read it when `/metrics` is asked for and may see it a
 // moment late.
@@ -369,8 +368,8 @@ impl Counter {
     }
 }
 
-/// What one shard counts. Aligned to two cache lines, the unit in which CPUs prefetch, so that
-/// shards do not slow each other by counting.
+/// Counters of one shard. Aligned to two cache lines, the unit in which CPUs prefetch, so that shards do not slow each
+/// other by counting.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ShardCounters {
@@ -390,9 +389,9 @@ pub struct ShardCounters {
     pub no_room: Counter,
     /// Writes refused because the store is poisoned, and reads that failed.
     pub store_failures: Counter,
-    /// Requests that fewer copies answered than were asked for.
+    /// Requests to which fewer copies responded than requested.
     pub too_few_replicas: Counter,
-    /// Jobs handed over and not answered yet.
+    /// Jobs handed over and without a result yet.
     pub jobs_in_flight: Counter,
     /// Range reads begun.
     pub ranges: Counter,
@@ -408,12 +407,12 @@ pub struct ShardCounters {
     pub value_cache: ValueCacheCounters,
 }
 
-/// What one shard's value cache counts, and its two gauges.
+/// Counters of one shard's value cache, and its two gauges.
 #[derive(Debug, Default)]
 pub struct ValueCacheCounters {
-    /// Look-ups that found a current value.
+    /// Lookups that found a current value.
     pub hits: Counter,
-    /// Look-ups that did not.
+    /// Lookups that did not.
     pub misses: Counter,
     /// Entries that made room for others.
     pub evictions: Counter,
@@ -423,7 +422,7 @@ pub struct ValueCacheCounters {
     pub entries: Counter,
 }
 
-/// What the writer thread counts.
+/// Counters of the writer thread.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CommitCounters {
@@ -437,7 +436,7 @@ pub struct CommitCounters {
     pub batch_jobs_max: Counter,
     /// Sum of key and value bytes over all batches.
     pub batch_bytes: Counter,
-    /// Parts that were deleted because nobody could read them any more.
+    /// Parts deleted because their value is dead.
     pub dead_parts_deleted: Counter,
     /// How often writes went on after something that they were short of was there again.
     pub recoveries: Counter,
@@ -459,7 +458,7 @@ impl CommitCounters {
         self.poisoned.store(true, Ordering::Release);
     }
 
-    /// Whether the engine was short of something, and is tried again until it writes.
+    /// Whether the engine was short of a resource, and is tried again until it writes.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Acquire)
@@ -469,7 +468,7 @@ impl CommitCounters {
         self.paused.store(is_paused, Ordering::Release);
     }
 
-    /// Whether the engine lets no write in at the moment.
+    /// Whether the engine accepts no write at the moment.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
@@ -512,11 +511,11 @@ impl CommitCounters {
 pub enum StoreThread {
     /// Writes are refused from then on.
     Writer,
-    /// The read at hand is answered 503.
+    /// The current read gets 503.
     Reader,
-    /// The range read at hand is cut, or answered 503.
+    /// The current range read is cut, or gets 503.
     Scanner,
-    /// The checkpoint at hand is answered 500.
+    /// The current checkpoint gets 500.
     Monitor,
 }
 
@@ -550,7 +549,7 @@ impl StoreThread {
 pub struct ThreadPanics([AtomicU64; StoreThread::ALL.len()]);
 
 impl ThreadPanics {
-    /// Counts it and says so.
+    /// Counts and logs it.
     pub(crate) fn note(&self, thread: StoreThread) {
         self.0[thread as usize].fetch_add(1, Ordering::Relaxed);
         let (name, consequence) = (thread.name(), thread.consequence());
@@ -573,7 +572,7 @@ impl ThreadPanics {
     }
 }
 
-/// What the monitor saw last; all of it gauges.
+/// The monitor's last values; all are gauges.
 #[derive(Debug, Default)]
 pub struct EngineCounters {
     /// As in [`EngineGauges`], like those that follow.
@@ -610,7 +609,7 @@ pub struct EngineCounters {
     pub lost_at_start: Counter,
     /// Room on the disk.
     pub disk_free_bytes: Counter,
-    /// What has to be left there.
+    /// Room that must be left there.
     pub disk_reserve_bytes: Counter,
 }
 

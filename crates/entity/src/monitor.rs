@@ -1,16 +1,15 @@
-//! The monitor: a thread that looks after the engine while others work.
+//! The monitor: a thread that watches the engine.
 //!
 //! ```text
 //! shard: handler -> MonitorLink::ask -> WorkQueue -> monitor: Store::checkpoint
 //! shard: handler <- MonitorLink::take_answers <- io::Mailbox <- done, or why not
 //! ```
 //!
-//! Four times a second it asks the engine how it is doing and the disk how much room there is, and
-//! publishes both, so that shards neither take the engine's locks nor wait for the kernel. What the
-//! engine has stopped or the disk has no room for is then refused at once, and accepted again
-//! without a restart. What shards only count it writes to the log. In between it makes checkpoints,
-//! one after another. The writer looks at the disk too, by bytes written and not by time
-//! (`commit`), so a fast writer cannot outrun this thread.
+//! Four times a second it reads the engine's state and the room on the disk, and publishes both, so that shards neither
+//! take the engine's locks nor wait for the kernel. Writes that the engine has stopped or the disk has no room for are
+//! then refused at once, and accepted again without a restart. It logs the events that shards only count. In between it
+//! makes checkpoints, one after another. The writer checks the disk too, by bytes written and not by time (`commit`),
+//! so a fast writer cannot outrun this thread.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -36,7 +35,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const MAKE_ROOM_WAIT_MIN: Duration = Duration::from_secs(1);
 const MAKE_ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// From one look for parts that nobody can read to the next, at least.
+/// Minimum time between two searches for dead parts.
 const PART_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The same, where the disk is short of room.
 const PART_SWEEP_INTERVAL_SHORT: Duration = Duration::from_secs(1);
@@ -44,7 +43,7 @@ const PART_SWEEP_INTERVAL_SHORT: Duration = Duration::from_secs(1);
 /// How often a thread that does something long is asked whether it has ended.
 const FINISH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Files are noted at each of so many looks.
+/// Files are noted once in so many checks.
 const LOOKS_PER_NOTE: u32 = 4;
 /// Of readers that were cut.
 const SLOW_READERS: &str = "readers of large values and ranges cut: others waited for what they held, and they were \
@@ -53,12 +52,12 @@ const SLOW_READERS: &str = "readers of large values and ranges cut: others waite
 /// The longest name of a checkpoint.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What an operator may ask of the engine while it serves, besides copies.
+/// Operations on the engine while it serves, besides copies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Upkeep {
     /// Write out what lies in memory, so that the next start reads no log.
     Flush,
-    /// Merge all tables: what was overwritten or deleted, or has ended, goes.
+    /// Merge all tables: overwritten, deleted and expired entries are removed.
     Compact,
 }
 
@@ -71,13 +70,13 @@ impl Upkeep {
     }
 }
 
-/// What the monitor is to do.
+/// A task of the monitor.
 enum MonitorTask {
     Checkpoint(PathBuf),
     Upkeep(Upkeep),
 }
 
-/// What became of a checkpoint, a flush or a compaction.
+/// Result of a checkpoint, a flush or a compaction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MonitorOutcome {
     /// The checkpoint is complete.
@@ -88,14 +87,14 @@ pub enum MonitorOutcome {
     NotNew,
     /// The disk has no room for what the engine would write.
     NoRoom,
-    /// The log says why.
+    /// The reason is in the log.
     Failed,
 }
 
 /// Why no checkpoint, flush or compaction was begun.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CheckpointRefusal {
-    /// The server was not told where to make them.
+    /// No directory for them is configured.
     Off,
     /// Not a plain name.
     BadName,
@@ -109,12 +108,12 @@ struct MonitorJob {
     task: MonitorTask,
 }
 
-/// What became of a task, on its way home.
+/// Result of a task, on its way back.
 #[derive(Debug)]
 pub struct MonitorReply {
-    /// The request to answer.
+    /// The request it belongs to.
     pub request: RequestToken,
-    /// What became of it.
+    /// The result.
     pub outcome: MonitorOutcome,
 }
 
@@ -140,7 +139,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Looks once, then starts the thread. Checkpoints are made in `directory`.
+    /// Checks once, then starts the thread. Checkpoints are made in `directory`.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
@@ -211,7 +210,7 @@ pub struct MonitorLink {
 }
 
 impl MonitorLink {
-    /// Asks for a checkpoint of that name; the result comes back by itself.
+    /// Requests a checkpoint of that name; the result comes back by queue.
     ///
     /// # Errors
     /// [`CheckpointRefusal`].
@@ -226,7 +225,7 @@ impl MonitorLink {
         Ok(())
     }
 
-    /// Asks for a flush or a compaction; the result comes back by itself.
+    /// Requests a flush or a compaction; the result comes back by queue.
     ///
     /// # Errors
     /// [`CheckpointRefusal::Busy`]: one is under way, or this shard's checkpoint.
@@ -265,20 +264,20 @@ impl MonitorLink {
         answer
     }
 
-    /// Whether a result is to come.
+    /// Whether a result is outstanding.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// What the monitor has seen.
+    /// The monitor's last values.
     #[must_use]
     pub fn engine(&self) -> &EngineCounters {
         &self.shared.engine
     }
 }
 
-/// A name says which directory, never where: letters, digits, and `-`, `_` or `.` behind the first.
+/// A name selects a directory, never a path: letters, digits, and `-`, `_` or `.` after the first.
 fn path_of(directory: &Path, name: &[u8]) -> Option<PathBuf> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     let starts_well = name.first().is_some_and(u8::is_ascii_alphanumeric);
@@ -287,7 +286,7 @@ fn path_of(directory: &Path, name: &[u8]) -> Option<PathBuf> {
     Some(directory.join(text))
 }
 
-/// What is left of the thread's work after a panic.
+/// The thread's state that survives a panic.
 struct MonitorWork {
     slow_readers: CountedEvent,
     queued: Vec<MonitorJob>,
@@ -295,14 +294,14 @@ struct MonitorWork {
     current: Option<(usize, RequestToken)>,
     room_making: RoomMaking,
     part_sweep: PartSweep,
-    /// What of malloc's memory was free when its pages had just gone back to the system.
+    /// Free memory of malloc when its pages had just been returned to the system.
     given_back_bytes: usize,
 }
 
 impl MonitorWork {
-    /// What memtables, merged tables and values of less than a part leave between small blocks goes back to the system
-    /// when it is more than `free_bytes_max`. Free blocks count whether they have pages or not: as long as nothing was
-    /// allocated since, they have none.
+    /// Memory that memtables, merged tables and values of less than a part leave free between small blocks is returned
+    /// to the system when it is more than `free_bytes_max`. Free blocks count whether they have pages or not: as long
+    /// as nothing was allocated since, they have none.
     fn give_back_heap(&mut self, free_bytes_max: usize) {
         let free_bytes = free_heap_bytes();
         if free_bytes > free_bytes_max && free_bytes != self.given_back_bytes {
@@ -321,7 +320,7 @@ fn run<S: Engine>(shared: &MonitorShared, store: &S, part_sweep: PartSweep) {
         part_sweep,
         given_back_bytes: 0,
     };
-    // What it publishes would be old for ever if the thread ended.
+    // The published values would stay outdated if the thread ended.
     while panic::catch_unwind(AssertUnwindSafe(|| keep(shared, store, &mut work))).is_err() {
         shared.panics.note(StoreThread::Monitor);
         if let Some(asked) = work.current.take() {
@@ -333,7 +332,7 @@ fn run<S: Engine>(shared: &MonitorShared, store: &S, part_sweep: PartSweep) {
     }
 }
 
-/// Until it is told to end.
+/// Until it is stopped.
 fn keep<S: Engine>(shared: &MonitorShared, store: &S, work: &mut MonitorWork) {
     for count in (0..LOOKS_PER_NOTE).cycle() {
         if count == 0 {
@@ -424,7 +423,7 @@ fn checkpoint<S: Engine>(shared: &MonitorShared, store: &S, path: &Path) -> Moni
     }
 }
 
-/// Does `work`, which may take minutes, on a thread of its own: what the engine and the disk say must not be old by then.
+/// Does `work`, which may take minutes, on a separate thread: the published values must not become outdated meanwhile.
 ///
 /// # Errors
 /// If no thread could be started.
@@ -488,12 +487,12 @@ impl RoomMaking {
     }
 }
 
-/// When parts are looked for that nobody can read any more (`parts`). Each look asks the engine for every value in parts,
-/// so it takes no more than a twentieth of the time.
+/// When to search for dead parts (`parts`). Each search reads the record of every value in parts, so it may take no
+/// more than a twentieth of the time.
 pub struct PartSweep {
     sets: Arc<PartSets>,
     wake_writer: Box<dyn Fn() + Send>,
-    /// When the last look ended, and how long it took; none before the first.
+    /// When the last search ended, and how long it took; none before the first.
     last: Option<(Instant, Duration)>,
 }
 
@@ -508,7 +507,7 @@ impl PartSweep {
     }
 
     fn go_on<S: Engine>(&mut self, shared: &MonitorShared, store: &S) {
-        // The first look tells whether there are any.
+        // The first search shows whether there are any.
         let is_due = self.last.is_none_or(|(end, taken)| {
             let interval = match shared.commits.room() {
                 Room::Enough => PART_SWEEP_INTERVAL,
@@ -523,7 +522,7 @@ impl PartSweep {
         let found = while_looking(shared, store, "find-parts", || {
             store.find_dead_parts(&self.sets)
         });
-        // An engine that fails says so elsewhere, and the next look tries again.
+        // An engine that fails is reported elsewhere, and the next search tries again.
         if let Ok(Ok(1..)) = found {
             (self.wake_writer)();
         }

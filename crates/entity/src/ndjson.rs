@@ -1,5 +1,5 @@
-//! Entities as lines of JSON (`application/x-ndjson`): what a range read sends by that type, what `entity export`
-//! writes and `entity import` reads.
+//! Entities as lines of JSON (`application/x-ndjson`): the format of range reads of that type, of `entity export` and
+//! of `entity import`.
 //!
 //! ```text
 //! {"id":"a","etag":"\"0123456789abcdef\"","type":"text/plain","expires":1764357223.250,"value":"b"}
@@ -7,11 +7,11 @@
 //! {"end":true}
 //! ```
 //!
-//! A field that is not UTF-8 comes as `NAME_base64` instead of `NAME`. A value comes as text only if its type says
-//! that it is text, it has no `encoding`, is valid UTF-8 and has at most [`TEXT_BYTES_MAX`] bytes. `type` and `encoding`
-//! (Content-Encoding) are missing where none was given, `expires` (seconds since 1970) where the entity has no end. The last line says how the response ended, so that one
-//! that was cut cannot be taken for a whole one: `{"end":true}`, or `{"next":ID}` where a limit ended it, with the id
-//! to go on after.
+//! A field that is not UTF-8 comes as `NAME_base64` instead of `NAME`. A value is written as text only if its type is a
+//! text type, it has no `encoding`, is valid UTF-8 and has at most [`TEXT_BYTES_MAX`] bytes. `type` and `encoding`
+//! (Content-Encoding) are missing if not set, `expires` (seconds since 1970) where the entity has no end. The last line
+//! shows how the response ended, so that a cut one cannot be mistaken for a whole one: `{"end":true}`, or `{"next":ID}`
+//! where a limit ended it, with the id to go on after.
 //!
 //! Lines are encoded as the output has room, from the stored bytes: nothing holds a whole encoded line.
 
@@ -25,8 +25,7 @@ use crate::record::{Head, RecordError, Value as Stored};
 
 pub mod parse;
 
-/// A longer value is always base64: whether it is UTF-8 would have to be known of all of it before its first byte
-/// is sent.
+/// A longer value is always base64: all of it would have to be checked for UTF-8 before its first byte is sent.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// Escaped, a byte of text takes so much at most: `\u0000`.
@@ -42,7 +41,7 @@ pub enum Line<'a> {
     Entity {
         /// Its id.
         id: &'a [u8],
-        /// What is stored beside its value.
+        /// Fields stored beside its value.
         head: Head<'a>,
         /// Its value.
         value: &'a [u8],
@@ -51,7 +50,7 @@ pub enum Line<'a> {
     Begun {
         /// Its id.
         id: &'a [u8],
-        /// What is stored beside its value.
+        /// Fields stored beside its value.
         head: Head<'a>,
     },
     /// A part of such a value.
@@ -145,7 +144,7 @@ impl<'a> Line<'a> {
 
 const EXPIRES_FIELD_BYTES_MAX: usize = EXPIRES_BYTES_MAX + 40;
 
-/// What stands between the type and the value.
+/// The text between the type and the value.
 fn expires_and_value_names<'r>(
     room: &'r mut [u8; EXPIRES_FIELD_BYTES_MAX],
     head: &Head<'_>,

@@ -1,4 +1,4 @@
-//! Values in parts: how a value that is longer than a part is stored, so that nobody has to have it in memory whole.
+//! Values in parts: how a value that is longer than a part is stored, so that it is never in memory as a whole.
 //!
 //! ```text
 //! id                                      head, extent          the record: what readers of the id find
@@ -6,10 +6,10 @@
 //! 1025 x FF, 1, version, index, BE u32    the bytes
 //! ```
 //!
-//! No id is as long as these keys' beginning, so all of them lie behind all ids. They are written first, the record last:
-//! a reader that finds the record finds its parts. Parts whose record is not there (its upload was cut off, or the id was
-//! overwritten or deleted, or has ended) are dead: the monitor looks for them, and the writer thread deletes them.
-//! Neither touches a set that is pinned, by its upload or by its readers.
+//! No id is as long as these keys' beginning, so all of them sort after all ids. They are written first, the record
+//! last: a reader that finds the record finds its parts. Parts whose record is not there (its upload was cut off, or
+//! the id was overwritten or deleted, or has ended) are dead: the monitor searches for them, and the writer thread
+//! deletes them. Neither touches a set that is pinned, by its upload or by its readers.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -46,10 +46,10 @@ pub(crate) type HeaderKey = [u8; INDEX_AT];
 /// The key of a part.
 pub(crate) type PartKey = [u8; INDEX_AT + 4];
 
-/// In a header: nobody knew yet how many parts there would be (a body in chunks).
+/// In a header: the number of parts was not known yet (a body in chunks).
 pub(crate) const COUNT_UNKNOWN: u32 = 0;
 
-/// So many dead sets are looked for in one go.
+/// How many dead sets one search returns.
 const DEAD_MAX: usize = 1024;
 
 /// Whether it is the key of a part or of a header, and not an entity's.
@@ -111,7 +111,7 @@ pub fn writes_of(id: Vec<u8>, head: &Head<'_>, value: &[u8]) -> Vec<(Vec<u8>, Ve
     writes
 }
 
-/// A set that nobody can read any more.
+/// A set whose value cannot be read any more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DeadSet {
     /// Its name.
@@ -145,7 +145,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// `None`: the set is dead. What a snapshot shows of it is there as long as the snapshot is.
+    /// `None`: the set is dead. Parts in a snapshot stay readable as long as the snapshot exists.
     pub(crate) fn new(sets: &Arc<PartSets>, set: Version) -> Option<Self> {
         let sets = Arc::clone(sets);
         sets.pin(set).then_some(Self { sets, set })
@@ -180,7 +180,7 @@ impl PartSets {
         }
     }
 
-    /// Whether there may be any sets to look after.
+    /// Whether there may be any sets to check.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)
     }
@@ -203,7 +203,7 @@ impl PartSets {
         self.lock().dead.pop()
     }
 
-    /// It was deleted, and nobody finds any of it from now on; or it could not be, and the next look finds it again.
+    /// It was deleted, and is not found any more; or the delete failed, and the next search finds it again.
     pub(crate) fn let_go(&self, set: Version) {
         self.lock().condemned.remove(&set);
     }
@@ -214,11 +214,11 @@ impl PartSets {
     }
 }
 
-/// Looks at all sets and leaves the dead ones to the writer thread; returns how many these are. For each set the engine
-/// is asked for the record, so it may take long: on no shard, and not on the writer thread.
+/// Checks all sets and queues the dead ones for the writer thread; returns how many these are. Reads the record of each
+/// set from the engine, so it may take long: never on a shard or on the writer thread.
 ///
 /// # Errors
-/// When the engine fails; what was found until then is right.
+/// When the engine fails; the sets found until then are valid.
 pub(crate) fn find_dead<S: Store>(store: &S, sets: &PartSets) -> Result<usize, StoreError> {
     let held = store.hold()?;
     let snapshot = held.snapshot();
@@ -260,7 +260,7 @@ fn count_of(header: &[u8]) -> u32 {
     count.map_or(COUNT_UNKNOWN, |count| u32::from_le_bytes(*count))
 }
 
-/// Whether the record that the set belongs to is there.
+/// Whether the record of the set is there.
 fn is_alive<S: Store>(store: &S, set: Version, header: &[u8]) -> Result<bool, StoreError> {
     let Some((_, id)) = header.split_first_chunk::<4>() else {
         return Ok(false);
@@ -268,14 +268,14 @@ fn is_alive<S: Store>(store: &S, set: Version, header: &[u8]) -> Result<bool, St
     let alive = store.get(id, |record| match Head::split(record) {
         Ok((head, Value::Parted(_))) => head.version == set && !head.is_expired(),
         Ok((_, Value::Whole(_))) => false,
-        // Of a later build, or damaged: nobody knows.
+        // Of a later build, or damaged: unknown.
         Err(_) => true,
     })?;
     Ok(alive.unwrap_or(false))
 }
 
-/// How many parts of a set there are, of which as many were announced. They are written from the first on and deleted from
-/// the last on, so that a few of them are looked at, and not all are read.
+/// How many parts of a set exist, given the announced number. They are written from the first on and deleted from the
+/// last on, so a few probes are enough.
 fn count_parts(snapshot: &impl Snapshot, set: Version, announced: u32) -> Result<u32, StoreError> {
     let is_there = |index: u32| {
         let mut is_there = false;
@@ -315,10 +315,10 @@ fn count_parts(snapshot: &impl Snapshot, set: Version, announced: u32) -> Result
 // reader: Store::get -> BodyBudget::take -> Job::hold          no room: it waits, then 503
 // shard: Job -> LargeResponses::begin -> Response::write ...     as there is room
 // ```
-// On the path: what is not large is copied into the connection's output at once, for which the output
-// is made. Of what is large every reader would have a copy of its own there, for as long as it takes;
-// so it stays in the read thread's buffer, of which there are only so many bytes at a time. While others wait
-// for these, the client that reads slowest for what it holds is cut (`millpond_http::body_budget`).
+// On the path: a small value is copied into the connection's output at once, which is made for it. A large one would
+// take a copy per reader there, for as long as it takes; so it stays in the read thread's buffer, and the bytes of
+// these are limited. While others wait for them, the client that reads slowest for the bytes it holds is cut
+// (`millpond_http::body_budget`).
 
 /// A record longer than this is large: half of what a connection may have unsent.
 pub const LARGE_BYTES: usize = 128 << 10;
@@ -342,8 +342,8 @@ pub struct LargeResponses {
 }
 
 impl LargeResponses {
-    /// Begins to answer a read with the record it found; what is to be sent in its place is returned,
-    /// and counted by the caller.
+    /// Begins the response to a read with the record found; returns another response to be sent instead, if any, which
+    /// the caller counts.
     pub fn begin(&mut self, completions: &mut Completions<'_>, job: Job) -> Option<Reply> {
         let mut reply = None;
         let request = job.request;
@@ -356,7 +356,7 @@ impl LargeResponses {
         completions.continue_with(request, |response, _| {
             let (record, condition) = (&answer.job.value, &answer.job.condition);
             match api::start_record(response, record, condition) {
-                // Without memory for it nothing is sent and the server answers 503.
+                // Without memory for it nothing is sent and the server responds with 503.
                 Err(_) => return Flow::Done,
                 Ok(api::Started::Value) => {}
                 Ok(api::Started::Whole) => return Flow::Done,
@@ -393,7 +393,7 @@ impl LargeResponses {
         }
     }
 
-    /// Has those cut whose clients read too slowly for others that wait for the memory; returns how many.
+    /// Cuts those whose clients read too slowly while others wait for the memory; returns how many.
     pub fn cut(&mut self, completions: &mut Completions<'_>) -> u64 {
         let mut count = 0;
         self.answers.retain(|answer| {

@@ -1,11 +1,10 @@
 //! A range read as its shard sees it: turns of records in, chunks out, as fast as the client reads.
 //!
-//! `handler` opens a task; the scan thread (`scanner`) reads a turn; its records are written while
-//! the connection's output has room, and only when the last one is written is the next turn asked
-//! for. So a task holds one turn and one block of output, whatever its range is. One chunk is one
-//! record, `<key>\n<value>`; one for which there is not enough room leaves in parts. To an HTTP/1.0
-//! client, which knows no chunks, the records follow one another until the connection closes. Or
-//! each record is a line of JSON (`lines`), and chunks mean nothing.
+//! `handler` opens a task; the scan thread (`scanner`) reads a turn; its records are written while the connection's
+//! output has room, and the next turn is requested only when the last one is written. So a task holds one turn and one
+//! block of output, whatever its range is. One chunk is one record, `<key>\n<value>`; one for which there is not enough
+//! room leaves in parts. To an HTTP/1.0 client, which does not support chunks, the records follow one another until the
+//! connection closes. Or each record is a line of JSON (`lines`), and chunks have no meaning.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use crate::ndjson::{Line, LinePlace, ROOM_BYTES_MIN};
 use crate::record::Head;
 use crate::scanner::{Ask, KEY_LENGTH_BYTES, LENGTH_BYTES, ScanAnswer, ScanLink, Turn, ValuePlace};
 
-/// What a range read holds, for the rate that is demanded: a turn, and a block of output.
+/// Bytes a range read holds, for the demanded rate: a turn, and a block of output.
 const HELD_BYTES: u64 = 64 << 10;
 
 /// One range read.
@@ -33,12 +32,12 @@ struct Task {
     turn: Option<Turn>,
     /// How much of the turn is written.
     at: usize,
-    /// What is left of a record whose chunk was begun.
+    /// The rest of a record whose chunk was begun.
     record_left_bytes: usize,
     format: RangeFormat,
-    /// How far the line at hand is written.
+    /// How much of the current line is written.
     line: LinePlace,
-    /// What all lines were so far.
+    /// Totals of all lines so far.
     line_bytes: u64,
     /// By when its client has to take the next bytes, if others wait.
     due_ns: u64,
@@ -89,7 +88,7 @@ impl Ranges {
         }
     }
 
-    /// Asks for the first turn; the number is what the exchange is to be called by from now on.
+    /// Requests the first turn; the number identifies the exchange from now on.
     ///
     /// # Errors
     /// [`RangeRefusal`]; nothing was begun then.
@@ -125,7 +124,7 @@ impl Ranges {
     }
 
     /// Stops the read whose client is furthest behind the rate that is demanded while others wait
-    /// (`millpond_http::body_budget`). Its exchange ends when there is room again, or as one that stalls.
+    /// (`millpond_http::body_budget`). Its exchange ends when there is room again, or by the deadline of a stalled one.
     fn give_up_slowest(&mut self, now_ns: u64) -> bool {
         let dues = self.open.iter().filter_map(|&handle| {
             let task = self.tasks.get(handle)?;
@@ -143,8 +142,8 @@ impl Ranges {
         true
     }
 
-    /// Takes in the turns that were read and resumes their exchanges. Has those cut whose large records others
-    /// wait for the memory of; returns how many.
+    /// Takes the turns that were read and resumes their exchanges. Cuts those whose large records hold memory that
+    /// others wait for; returns how many.
     pub fn on_wake(&mut self, completions: &mut Completions<'_>) -> u64 {
         let mut cut_count = 0;
         for &handle in &self.open {
@@ -158,7 +157,7 @@ impl Ranges {
             )) = turn
                 && hold.is_cut()
             {
-                // What follows from it is that it is abandoned.
+                // The exchange is then abandoned as a consequence.
                 completions.cut(request);
                 cut_count += 1;
             }
@@ -212,7 +211,7 @@ impl Ranges {
                 self.forget(handle);
                 Flow::Done
             }
-            // What was begun cannot be completed: the server cuts it, which the client sees.
+            // A response that was begun cannot be completed: the server cuts it, which the client sees.
             Progress::Broken(reply) => {
                 self.link.ask(state, request, Ask::Close);
                 self.forget(handle);
@@ -221,7 +220,7 @@ impl Ranges {
                         Reply::TooFewReplicas => self.counters.too_few_replicas.add(1),
                         _ => self.counters.store_failures.add(1),
                     }
-                    // Without memory even for this, nothing is sent and the server answers 503.
+                    // Without memory even for this, nothing is sent and the server responds with 503.
                     let _ = reply.send(response);
                 }
                 Flow::Done
@@ -268,7 +267,7 @@ impl Ranges {
 enum Progress {
     /// The turn goes on when the output has left.
     NeedsRoom,
-    /// The scan thread has not answered yet.
+    /// The scan thread has not returned it yet.
     NeedsTurn,
     /// The turn is written and there are more.
     TurnWritten,
@@ -282,8 +281,8 @@ enum Progress {
 const BROKEN: Progress = Progress::Broken(Reply::ReadFailed);
 
 impl Task {
-    /// What is written takes the place of what has left: the client reads as fast. The time that a turn took
-    /// is not its own.
+    /// Written bytes replace bytes that have left: the client reads as fast. The time of reading a turn does not count
+    /// against the client.
     fn note_progress(&mut self, written_bytes: u64, waits_for_client: bool, now: (u64, u64)) {
         let (now_ns, _) = now;
         if let Some(Turn::Records {
@@ -399,17 +398,17 @@ fn record_at(records: &[u8], at: usize) -> Option<(usize, &[u8])> {
 
 // A turn of a range read as lines of JSON: encoded as the output has room, a block at a time.
 
-/// What is encoded at once: on the stack, and a chunk of the response.
+/// Bytes encoded at once: on the stack, and a chunk of the response.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// What a turn still has to show.
+/// The records of a turn not shown yet.
 struct Lines<'a> {
     records: &'a [u8],
     /// Where the last of them has its value.
     value: ValuePlace,
     /// The line behind the last record, if this turn is the last.
     last: Option<Line<'a>>,
-    /// Of the record at hand.
+    /// Of the current record.
     at: &'a mut usize,
     /// Within its line.
     place: &'a mut LinePlace,
@@ -467,7 +466,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The line of the record at hand, and how long it is in the turn.
+    /// The line of the current record, and how long it is in the turn.
     fn record(&self) -> Option<Option<(Line<'a>, usize)>> {
         let rest = self.records.get(*self.at..)?;
         if let ValuePlace::Follows { left_bytes } = self.value {
@@ -480,7 +479,7 @@ impl<'a> Lines<'a> {
         let Some((length, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
             return Some(None);
         };
-        // Of one whose value is behind it, all that is left of the turn.
+        // If its value follows, the whole rest of the turn.
         let length_bytes = (u64::from_le_bytes(*length) as usize).min(rest.len());
         let (key_length, rest) = rest
             .get(..length_bytes)?
@@ -501,7 +500,7 @@ impl<'a> Lines<'a> {
 
 // Which entities a range read is to show, and in which format.
 
-/// How the entities of a range are told from one another.
+/// How the entities of a range are separated.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum RangeFormat {
     /// One chunk `<id>\n<value>` each.
@@ -530,7 +529,7 @@ impl RangeFormat {
         }
     }
 
-    /// The head of such a response. Caches have to know that there are two.
+    /// The head of such a response. Caches have to know that there are two forms.
     pub(crate) const fn fields(self) -> [Field<'static>; 3] {
         let content_type = match self {
             Self::Chunks => FieldValue::OCTET_STREAM,
@@ -584,7 +583,7 @@ fn thousandths(weight: &[u8]) -> u16 {
     number.filter(|&number| number <= 1000).unwrap_or(0)
 }
 
-/// What a request for a range says; ids are still encoded.
+/// Parameters of a range request; ids are still encoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RangeQuery<'a> {
     /// The first id.
@@ -610,7 +609,7 @@ impl<'a> RangeQuery<'a> {
     /// Reads it.
     ///
     /// # Errors
-    /// What is to be answered in its place.
+    /// The response sent instead.
     pub(crate) fn of(request: &Request<'a>) -> Result<Self, Reply> {
         let start = request.query_parameter(b"start");
         let after = request.query_parameter(b"after");
@@ -649,7 +648,7 @@ pub struct ScanRange {
     pub end: Option<Buffer>,
     /// At most so many entities.
     pub limit: Option<NonZeroU64>,
-    /// What a turn is to hold of each.
+    /// Parts of each record that a turn holds.
     pub format: RangeFormat,
 }
 

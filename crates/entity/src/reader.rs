@@ -1,11 +1,9 @@
-//! A read thread: values that memory at hand does not have, from the engine into buffers of their own.
+//! A read thread: values that are not in memory, from the engine into its own buffers.
 //!
-//! `executor` deals out the shards' reads; each is answered as soon as its value is there. A large
-//! value needs a hold on what such values may take together. Without one its job waits here, which
-//! costs no more than its id, and is read again when there is room: nobody has to ask again, and
-//! what waits is served in its order. 64 values at once were read a fifth faster than one by one
-//! where the disk's cache has them, but it has all of them in memory at a time, however long they
-//! are.
+//! `executor` distributes the shards' reads; each result is returned as soon as its value is there. A large value needs
+//! a hold on the budget of such values. Without one its job waits here, which costs no more than its id, and is read
+//! when there is room, in order: clients need not retry. Reading 64 values in one call was a fifth faster than one by
+//! one if the page cache has them, but keeps all of them in memory at a time, however long they are.
 
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
@@ -24,7 +22,7 @@ use crate::store::{Failure, Store};
 use crate::uploads::UPLOAD_BYTES;
 use crate::work_queue::{Taken, WorkQueue};
 
-/// So many of those that wait are looked at each time.
+/// How many waiting jobs are checked each time.
 const TRIES_PER_LOOK: usize = 32;
 
 /// A read that waits for room.
@@ -34,7 +32,7 @@ struct Waiting {
     until: Instant,
 }
 
-/// Answers what comes through the queue, until it is closed.
+/// Executes the jobs of the queue, until it is closed.
 pub(crate) fn run_reader<S: Store>(
     shared: &ExecutorShared,
     queue: &WorkQueue<Job>,
@@ -107,8 +105,8 @@ impl<S: Store> Reader<'_, S> {
         }
     }
 
-    /// Reads what there is room for by now, of the next few in their turn, and drops what waited long
-    /// enough. One that fits does not stand behind one that does not.
+    /// Reads those of the next few waiting jobs that there is room for, in order, and drops those that waited too long.
+    /// One that fits does not wait for one that does not.
     fn look_after_waiting(&mut self, now: Instant) {
         let large = &self.shared.large;
         let tries = self.waiting.len().min(TRIES_PER_LOOK);
@@ -144,7 +142,7 @@ impl<S: Store> Reader<'_, S> {
         })
     }
 
-    /// Whether the condition of a write holds by now. It is judged again where the record is written.
+    /// Whether the condition of a write is known to hold. It is checked again where the record is written.
     fn judge(&self, job: &Job) -> Outcome {
         match current_version(self.store, &job.key) {
             Ok(version) if job.condition.allows_write(version) => Outcome::Granted,

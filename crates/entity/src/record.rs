@@ -6,18 +6,18 @@
 //! format = 2   the same                                                             extent
 //! ```
 //!
-//! Behind a Content-Type, and a NUL, which no field's value has, stands the Content-Encoding, if there is one; the type's
+//! A Content-Encoding, if there is one, follows the Content-Type and a NUL, which no field value contains; the type's
 //! length is that of both.
 //!
-//! Format 2 stands for a value that is stored in parts (`parts`): its extent is the value's length, LE u64, and that of
-//! each part but the last, LE u32.
+//! Format 2 is a value that is stored in parts (`parts`): its extent is the value's length, LE u64, and that of each
+//! part but the last, LE u32.
 //!
 //! `handler` writes records and reads them; caches and engines move them as bytes.
 //!
-//! Why the ETag is a version and not a hash of the value. If-Match is there so that nobody overwrites
-//! what the client has not seen: a hash lets a value pass that was changed and changed back, a version does
-//! not. A hash also costs a pass over up to 64 MiB on a shard, and has to cover the type as well.
-//! What a hash gives in return, equal tags for equal values put twice, saves a cache a transfer.
+//! Why the ETag is a version and not a hash of the value. If-Match exists so that a client does not overwrite changes
+//! it has not seen: a hash accepts a value that was changed and changed back, a version does not. A hash also costs a
+//! pass over up to 64 MiB on a shard, and has to cover the type as well. Its one advantage, equal tags for equal values
+//! put twice, saves a cache a transfer.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -60,7 +60,7 @@ impl Version {
     }
 }
 
-/// What stands in front of a value.
+/// The head before a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Head<'a> {
     /// See [`Version`].
@@ -124,7 +124,7 @@ impl Extent {
     }
 }
 
-/// What stands behind a head.
+/// The bytes after a head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Value<'a> {
     /// The value.
@@ -153,7 +153,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The bytes are no record that this build knows.
+/// The bytes are not a record that this build can read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecordError {
     /// Written by a later build.
@@ -173,18 +173,18 @@ pub enum RecordError {
     /// Its value is not in it.
     #[error("a record whose value is in parts, where the value is needed")]
     InParts,
-    /// In parts, but not said how long.
+    /// In parts, but without their length.
     #[error("a record in parts has an extent of {found_bytes} bytes that says nothing: restore it")]
     BadExtent {
-        /// What stands behind the head.
+        /// The bytes after the head.
         found_bytes: usize,
     },
     /// Shorter than its own head.
     #[error("a record of {found_bytes} bytes is shorter than its head of {head_bytes}: restore it")]
     Cut {
-        /// What is there.
+        /// The bytes found.
         found_bytes: usize,
-        /// What should be, at least.
+        /// The bytes needed, at least.
         head_bytes: usize,
     },
 }
@@ -209,7 +209,7 @@ impl<'a> Head<'a> {
         len
     }
 
-    /// Whether type and encoding are short enough to be kept.
+    /// Whether type and encoding are short enough to be stored.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.content_encoding.len() <= CONTENT_ENCODING_BYTES_MAX
@@ -328,7 +328,7 @@ pub fn encode(head: &Head<'_>, value: &[u8]) -> Vec<u8> {
     [&room[..len], value].concat()
 }
 
-/// Milliseconds since 1970, by the wall clock: what expiry means to clients.
+/// Milliseconds since 1970, by the wall clock: the clock of expiry.
 #[must_use]
 pub fn now_ms() -> u64 {
     u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)

@@ -5,16 +5,15 @@
 //! shard: range <- ScanLink::take_answers <- io::Mailbox <- one turn: 32 KiB of records
 //! ```
 //!
-//! A range read leaves its shard at once and comes home in turns. All snapshots live on this thread,
-//! because they borrow the engine; a shard names one by its own task. The next turn is read only when it is
-//! asked for, so a reader that does not read costs one buffer and a sequence number, and the sequence number
-//! no longer than [`SNAPSHOT_KEPT_MAX`]: then its next turn is read from the map as it is by then, from the
-//! first id that it has not had. So each id comes once at most and in order, and its value was there at some
-//! moment since the read began; what a reader gets within that time, all of one moment.
-//! A large record is a turn of its own and needs a hold on what large values may take together; its scan
-//! waits for one, and nobody waits for it.
-//! Nothing is read ahead of the client, and no iterator is kept between turns: it would pin memtables and
-//! tables that are gone otherwise for as long as the slowest reader takes.
+//! A range read leaves its shard at once, and its results return in turns. All snapshots live on this thread, because
+//! they borrow the engine; a shard identifies one by its own task. The next turn is read only when it is requested, so
+//! a stalled client costs one buffer and a sequence number, and the sequence number no longer than
+//! [`SNAPSHOT_KEPT_MAX`]: after that its next turn is read from the current state, from the first id that it has not
+//! had. So each id comes once at most and in order, and its value was there at some moment since the read began; within
+//! that time a client gets the state of one moment. A large record is a turn of its own and needs a hold on the budget
+//! of large values; its scan waits for one, and no other scan waits for it. Nothing is read ahead of the client, and no
+//! iterator is kept between turns: it would pin memtables and tables that are gone otherwise for as long as the slowest
+//! reader takes.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
@@ -41,20 +40,19 @@ use crate::record::{Extent, HEAD_BYTES_MAX, Head, RecordError, Value, Version};
 use crate::store::{Held, Snapshot, Store, StoreError};
 use crate::work_queue::{Taken, WorkQueue};
 
-/// What a turn holds at most, or one record if that is larger: the largest block that is pooled.
+/// Maximum size of a turn, or one record if that is larger: the largest block that is pooled.
 const TURN_BYTES: usize = POOLED_BYTES_MAX;
 
-/// Records that a turn looks at, at most: so many small ones take a millisecond or two, which
-/// others wait for.
+/// Records that a turn reads, at most: so many small ones take a millisecond or two, which others wait for.
 const TURN_RECORDS: usize = 4096;
 
 /// How long the engine keeps what was overwritten since a range read began, however slow its reader is.
 pub const SNAPSHOT_KEPT_MAX: Duration = Duration::from_secs(30);
 
-/// How often a thread that keeps snapshots looks whether the engine is to be let go.
+/// How often a thread that keeps snapshots checks whether the engine has to be released.
 const RELEASE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Between two attempts to hold an engine that is being opened again; after so many its readers are told.
+/// Time between two attempts to hold an engine that is being reopened; after so many its readers get an error.
 const REFUSED_WAIT: Duration = Duration::from_millis(20);
 const REFUSALS_MAX: u32 = 250;
 
@@ -64,23 +62,23 @@ pub(crate) const LENGTH_BYTES: usize = size_of::<u64>();
 /// In front of each key in a turn of lines.
 pub(crate) const KEY_LENGTH_BYTES: usize = size_of::<u16>();
 
-/// What a shard asks of the scan thread about one of its tasks.
+/// A shard's request to the scan thread for one of its tasks.
 #[derive(Debug)]
 pub enum Ask {
     /// Take a snapshot and read the first turn.
     Open {
-        /// What to read.
+        /// The range to read.
         range: ScanRange,
-        /// How many copies have to answer (`replicas`).
+        /// How many copies have to respond (`replicas`).
         acks: u16,
     },
     /// Read the next turn.
     Next,
-    /// Nobody wants the rest.
+    /// The rest is not wanted.
     Close,
 }
 
-/// What travels from a shard to a scan thread.
+/// Message from a shard to a scan thread.
 pub(crate) struct ScanJob {
     pub(crate) shard_index: usize,
     pub(crate) task: u64,
@@ -91,11 +89,11 @@ pub(crate) struct ScanJob {
 /// One turn, on its way home.
 #[derive(Debug)]
 pub struct ScanAnswer {
-    /// What the shard called it.
+    /// The shard's number for it.
     pub task: u64,
     /// The request it belongs to.
     pub request: RequestToken,
-    /// What was read.
+    /// The records read.
     pub turn: Turn,
 }
 
@@ -113,7 +111,7 @@ pub enum ValuePlace {
     },
 }
 
-/// What a turn brought. The scan thread has forgotten a scan whose turn was the last, or failed.
+/// Result of a turn. The scan thread has forgotten a scan whose turn was the last, or failed.
 #[derive(Debug)]
 pub enum Turn {
     /// Whole records.
@@ -127,12 +125,12 @@ pub enum Turn {
         next: Buffer,
         /// Where the value of the last record is.
         value: ValuePlace,
-        /// What a large record counts as, until its last part is written.
+        /// The hold of a large record, until its last part is written.
         hold: Option<BodyHold>,
     },
     /// The engine failed, or there was no memory.
     Failed,
-    /// Fewer copies answered than were asked for.
+    /// Fewer copies responded than requested.
     TooFewReplicas,
 }
 
@@ -178,7 +176,7 @@ impl Scanner {
         Ok(scanner)
     }
 
-    /// Nobody scans yet.
+    /// No thread scans yet.
     fn idle(shards: usize, scans_max: usize, panics: Arc<ThreadPanics>) -> Self {
         let shared = ScannerShared {
             jobs: WorkQueue::new(),
@@ -193,7 +191,7 @@ impl Scanner {
         }
     }
 
-    /// A cluster's: `take` is given what is asked for, and starts the thread that answers it.
+    /// A cluster's: `take` gets the requests, and starts the thread that serves them.
     #[cfg(feature = "distributed")]
     pub(crate) fn remote(
         shards: usize,
@@ -266,7 +264,7 @@ pub struct ScanLink {
 }
 
 impl ScanLink {
-    /// Whether one more scan may be opened where `open` are.
+    /// Whether one more scan may be opened if `open` are.
     ///
     /// # Errors
     /// [`Overloaded`] when there are too many.
@@ -305,7 +303,7 @@ struct Scan {
     /// Behind all ids there are parts of values.
     end: Vec<u8>,
     quota: Quota,
-    /// What of a value is to follow its record.
+    /// The parts of a value that follow its record.
     parted: Option<PartedValue>,
 }
 
@@ -319,7 +317,7 @@ struct PartedValue {
 }
 
 impl PartedValue {
-    /// What is to be read yet.
+    /// The rest to be read.
     fn left_bytes(&self) -> u64 {
         let before = u64::from(self.extent.part_bytes).saturating_mul(u64::from(self.next));
         self.extent.value_bytes.saturating_sub(before)
@@ -370,13 +368,13 @@ impl PartedValue {
 /// By what a shard names its scans.
 type Name = (usize, u64);
 
-/// What a scan reads from, while it is kept.
+/// The source that a scan reads from, while it is kept.
 struct KeptSnapshot<T> {
     snapshot: T,
     until: Instant,
 }
 
-/// The scan thread's state: what is left of it after a panic goes on.
+/// The scan thread's state: it survives a panic.
 struct ScanThread<'a, S> {
     shared: &'a ScannerShared,
     store: &'a S,
@@ -390,7 +388,7 @@ struct ScanThread<'a, S> {
     /// Kept for its memory: empty between two calls.
     taken: Vec<ScanJob>,
     sweeps: Sweeps,
-    /// The turn at hand.
+    /// The current turn.
     current: Option<(Name, RequestToken)>,
 }
 
@@ -494,7 +492,7 @@ impl<S: Store> ScanThread<'_, S> {
             return false;
         }
         self.queued.extend(self.taken.drain(..));
-        // In turn: one that fits does not stand behind one that does not.
+        // In order: one that fits does not wait for one that does not.
         if let Some((job, bytes)) = self.waiting.pop_front() {
             if self.large.has_room_for(bytes) {
                 self.queued.push_back(job);
@@ -512,7 +510,7 @@ impl<S: Store> ScanThread<'_, S> {
         true
     }
 
-    /// Whether the job asks for a turn of a scan that is open, or opens one.
+    /// Whether the job requests a turn of a scan that is open, or opens one.
     fn expects(&mut self, job: &ScanJob) -> bool {
         let name = (job.shard_index, job.task);
         match &job.ask {
@@ -643,7 +641,7 @@ impl Scan {
     }
 }
 
-/// Says why a reader gets only the beginning of a range.
+/// Logs why a reader gets only the beginning of a range.
 pub(crate) fn cut_short(cause: &dyn std::fmt::Display) {
     log::write(
         LogLevel::Error,
@@ -669,7 +667,7 @@ pub(crate) enum PageFault {
     Record(#[from] RecordError),
 }
 
-/// What of its entities a range read may still show, and how.
+/// The records that a range read may still show, and their form.
 pub(crate) struct Quota {
     format: RangeFormat,
     /// None: all of them.
@@ -709,7 +707,7 @@ pub(crate) struct Page<'a> {
     pub(crate) fault: Option<PageFault>,
     /// The key that did not fit any more.
     first_left: Option<Vec<u8>>,
-    /// Of the last record, whose value is to follow.
+    /// Of the last record, whose value follows.
     parted: Option<(Version, Extent)>,
     quota: &'a mut Quota,
     /// There is one more than the limit allows, and this is the last that it did.

@@ -1,7 +1,7 @@
 //! The whole server: engine, store threads and shards, started and stopped in the right order.
 //!
-//! Place: what `cli` calls. The store threads start before the first shard and end after the last,
-//! so every job has someone to do it and a graceful stop answers what it accepted.
+//! Place: `cli` calls it. The store threads start before the first shard and end after the last, so every job has a
+//! thread to do it, and a graceful stop completes all accepted requests.
 
 use std::convert::Infallible;
 use std::num::NonZeroU64;
@@ -57,9 +57,9 @@ pub enum EntityError {
     Config {
         /// The field of [`EntityConfig`].
         name: &'static str,
-        /// What was given.
+        /// The path given.
         value: u64,
-        /// What would work.
+        /// A value that would work.
         expected: &'static str,
     },
     /// The engine was compiled without it.
@@ -68,7 +68,7 @@ pub enum EntityError {
              build that links the distribution's RocksDB (make build)"
     )]
     NoZstd,
-    /// Anybody who reaches the server could fill its disk.
+    /// Any client that reaches the server could fill its disk.
     #[error(
         "anybody may create checkpoints: listen on the loopback or on a unix socket, restrict them with --write-tokens, or leave --checkpoints out"
     )]
@@ -76,9 +76,9 @@ pub enum EntityError {
     /// Nowhere to make checkpoints.
     #[error("checkpoints cannot be made in {}: {source}; make the directory, or name another one", path.display())]
     Checkpoints {
-        /// What was given.
+        /// The path given.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The cluster cannot be used.
@@ -170,7 +170,7 @@ pub fn serve_cluster_with(
     Ok(report)
 }
 
-/// Opens the engine that `config` asks for.
+/// Opens the engine of `config`.
 ///
 /// # Errors
 /// [`DataDirError`], one sentence.
@@ -178,7 +178,7 @@ pub fn open(config: &EntityConfig) -> Result<RocksDbStore, DataDirError> {
     RocksDbStore::open(&config.data, options_of(config))
 }
 
-/// What `config` asks of the engine.
+/// The engine's settings from `config`.
 pub(crate) fn options_of(config: &EntityConfig) -> RocksDbOptions {
     RocksDbOptions {
         block_cache_bytes: config.block_cache_bytes,
@@ -221,7 +221,7 @@ fn check(config: &EntityConfig) -> Result<(), EntityError> {
     Ok(())
 }
 
-/// Only this machine, or a client with a token, may ask for checkpoints, and there has to be a place for them.
+/// Only this machine, or a client with a token, may request checkpoints, and a directory for them must be configured.
 fn check_checkpoints(config: &EntityConfig, http: &ServeConfig) -> Result<(), EntityError> {
     let Some(path) = &config.checkpoints else {
         return Ok(());
@@ -240,7 +240,7 @@ fn check_checkpoints(config: &EntityConfig, http: &ServeConfig) -> Result<(), En
         })
 }
 
-/// What a cluster syncs is its own affair.
+/// Syncing is up to the cluster's nodes.
 fn sync_label(linkage: Linkage, config: &EntityConfig) -> String {
     match linkage {
         Linkage::Remote => "remote".to_owned(),
@@ -289,7 +289,7 @@ fn stamp_count(config: &EntityConfig) -> usize {
     (cache_bytes(config) / CACHE_BYTES_PER_STAMP).clamp(STAMP_COUNT_MIN, STAMP_COUNT_MAX)
 }
 
-/// What is shared by all shards of one server.
+/// State shared by all shards of one server.
 struct Parts<S> {
     store: Arc<S>,
     executor: Executor,
@@ -297,7 +297,7 @@ struct Parts<S> {
     monitor: Monitor,
     metrics: Arc<Metrics>,
     http: ServeConfig,
-    /// What each shard's value cache may take.
+    /// Memory of each shard's value cache.
     cache_bytes: usize,
     value_bytes_max: u64,
     access: Access,

@@ -1,4 +1,4 @@
-//! What makes a cached value provable: a number per group of ids that changes with every write.
+//! The proof that a cached value is current: a number per group of ids that changes with every write.
 //!
 //! The writer thread makes the stamps of a batch odd before the engine sees it and even again after
 //! it succeeded; a shard serves what it cached (`value_cache`) only under the stamp it cached it
@@ -16,17 +16,17 @@
 //!    release fence; a thread that read the batch and passes an acquire fence then loads `s + 1` or more
 //!    and does not fill. A read by a store thread is the same: the queue and the mailbox order its
 //!    two loads around the read.
-//! 3. *A write caches that value too.* Its job comes home with the even stamp that ended its
-//!    batch, but only the batch's last job of each stamp does: an earlier one may have been
-//!    overwritten by it, in the same batch and under the same stamp.
-//! 4. *What was acknowledged is seen.* The store of the even stamp comes before the response, which
-//!    comes before the client's next request, on whatever connection; the sockets between them
-//!    order memory as locks do. So a shard that handles that request loads this stamp or a later
-//!    one, and what it cached under an earlier one is dead. The same holds for a client that saw
-//!    a value before it was acknowledged: the engine showed it after the odd stamp was stored.
-//! 5. *A failed batch proves nothing*, so its stamps stay odd: its ids are answered by the engine alone, until
-//!    a restart, or until the engine has recovered (`commit`), which then shows the batch whole or not at all,
-//!    whatever comes. Then they are even again, and newer than all that was cached. A panic leaves them odd.
+//! 3. *A write caches that value too.* Its job returns with the even stamp that ended its batch, but only the batch's
+//!    last job of each stamp does: an earlier one may have been overwritten by it, in the same batch and under the same
+//!    stamp.
+//! 4. *Acknowledged writes are seen.* The store of the even stamp comes before the response, which comes before the
+//!    client's next request, on whatever connection; the sockets between them order memory as locks do. So a shard that
+//!    handles that request loads this stamp or a later one, and values cached under an earlier one are stale. The same
+//!    holds for a client that saw a value before it was acknowledged: the engine showed it after the odd stamp was
+//!    stored.
+//! 5. *A failed batch proves nothing*, so its stamps stay odd: its ids are read from the engine alone, until a restart,
+//!    or until the engine has recovered (`commit`), which then shows the batch whole or not at all. Then they are even
+//!    again, and newer than all cached values. A panic leaves them odd.
 //!
 //! A reader pays one load.
 
@@ -78,8 +78,7 @@ impl Stamps {
         stamp.is_multiple_of(2).then_some(Stamp(stamp))
     }
 
-    /// Whether `stamp` is still the stamp: ask after reading the engine. Only then may the value
-    /// be cached under it.
+    /// Whether `stamp` is still current: call it after reading the engine. Only then may the value be cached under it.
     #[inline]
     #[must_use]
     pub fn is_current(&self, hash: KeyHash, stamp: Stamp) -> bool {
@@ -117,8 +116,8 @@ impl StampWriter {
         fence(Ordering::Release);
     }
 
-    /// After the engine has committed the batch of the last [`begin`](Self::begin), and before
-    /// anyone is told: marks the jobs whose values may be cached.
+    /// After the engine has committed the batch of the last [`begin`](Self::begin), and before any result is returned:
+    /// marks the jobs whose values may be cached.
     pub fn finish(&mut self, batch: &mut [Job]) {
         debug_assert_eq!(batch.len(), self.places.len(), "another batch than begun");
         // From the last job back, so that the last of each stamp finds it odd and gets it.
@@ -133,8 +132,8 @@ impl StampWriter {
         }
     }
 
-    /// After the batch of the last [`begin`](Self::begin) failed and the engine has recovered: what it shows of
-    /// these ids now is what it will show. Nothing of the batch is cached.
+    /// After the batch of the last [`begin`](Self::begin) failed and the engine has recovered: its state of these ids
+    /// is final now. Nothing of the batch is cached.
     pub fn finish_failed(&mut self) {
         for place in self.places.drain(..) {
             let stamp = &self.stamps.table[place];

@@ -1,4 +1,4 @@
-//! What the server asks of an engine, and the engines.
+//! The interface of an engine, and the engines.
 //!
 //! Shards read through [`Engine::get_cached`], which never waits for a disk; read threads follow up
 //! with [`Store::get`]; the writer thread alone calls [`Store::commit`], the scan thread alone
@@ -38,7 +38,7 @@ pub enum Write<'a> {
     Put {
         /// The id, decoded.
         key: &'a [u8],
-        /// What is stored in front of `value`, where that does not lie behind it already.
+        /// Bytes stored before `value`, if they are not part of it already.
         head: &'a [u8],
         /// The new value, possibly empty.
         value: &'a [u8],
@@ -50,25 +50,26 @@ pub enum Write<'a> {
     },
 }
 
-/// What must have happened to a batch before [`Store::commit`] returns.
+/// Required durability of a batch when [`Store::commit`] returns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Durability {
     /// It survives the loss of power: the write-ahead log is synced.
     Synced,
     /// It survives the end of this process: the write-ahead log is handed to the kernel.
     Written,
-    /// The same, of what nobody is told: parts, until the record that names them is written, with which they are synced.
+    /// The same, for writes that are not acknowledged: parts, until the record that names them is written, with which
+    /// they are synced.
     Unacknowledged,
 }
 
 /// The result of a read that may not wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CachedRead<R> {
-    /// The entity exists; what the visitor made of its value.
+    /// The entity exists; the visitor's result for its value.
     Found(R),
     /// The entity does not exist: known for certain from memory.
     Absent,
-    /// Only the disk knows: ask again with [`Store::get`] on a thread that may wait.
+    /// Needs the disk: call [`Store::get`] on a thread that may wait.
     NotCached,
 }
 
@@ -76,7 +77,7 @@ pub enum CachedRead<R> {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the store failed to {operation}: {cause}")]
 pub struct StoreError {
-    /// What was attempted: `read`, `scan`, `commit`, `sync`, or what `upkeep` does.
+    /// The operation: `read`, `scan`, `commit`, `sync`, or one of `upkeep`.
     pub operation: &'static str,
     /// The engine's sentence.
     pub cause: String,
@@ -90,18 +91,18 @@ pub enum Failure {
     /// Something that the machine was short of (descriptors, memory, room) stopped it before anything was
     /// synced: [`Store::recover`] may get it to work again.
     Passing,
-    /// Everything else, each failed sync among it: what is on the disk is known after a restart only.
+    /// All other failures, failed syncs included: the state on the disk is known only after a restart.
     Lasting,
 }
 
 /// How an engine is doing at a moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct EngineGauges {
-    /// What memtables hold.
+    /// Memory of memtables.
     pub memtable_bytes: u64,
-    /// What the block cache holds.
+    /// Memory of the block cache.
     pub block_cache_bytes: u64,
-    /// What readers of tables hold besides.
+    /// Other memory of table readers.
     pub table_reader_bytes: u64,
     /// Tables that were written out and not merged yet.
     pub level0_tables: u64,
@@ -130,8 +131,7 @@ pub struct DataSizes {
     pub table_bytes: u64,
     /// Bytes of write-ahead logs on the disk.
     pub log_bytes: u64,
-    /// Whether the log ended in the middle of a write at the last start, as after a crash: nobody was told that it was
-    /// done.
+    /// Whether the log ended in the middle of a write at the last start, as after a crash: it was not acknowledged.
     pub log_was_torn: bool,
     /// Writes that were accepted as lost at the last start.
     pub lost_at_start: u64,
@@ -140,9 +140,9 @@ pub struct DataSizes {
 /// Room on the disk that holds the data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Disk {
-    /// What is left.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// What has to be left for the engine, which takes room to make room.
+    /// Room that must be left for the engine, which needs room to free room.
     pub reserve_bytes: u64,
 }
 
@@ -153,7 +153,7 @@ pub enum Room {
     Enough,
     /// Less than the reserve is left: deletes, which lead to room.
     ForDeletes,
-    /// Less than half of the reserve is left: nobody.
+    /// Less than half of the reserve is left: no writes.
     None,
 }
 
@@ -231,7 +231,7 @@ impl fmt::Display for Linkage {
     }
 }
 
-/// What is shown of a snapshot, a key and its value at a time.
+/// The view of a snapshot: a key and its value at a time.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The map at one moment.
@@ -241,7 +241,7 @@ pub trait Snapshot {
     /// calls nothing but the snapshot itself is held.
     ///
     /// # Errors
-    /// When the engine fails; what was shown until then is right.
+    /// When the engine fails; entries shown until then are valid.
     fn visit(
         &self,
         from: &[u8],
@@ -250,8 +250,7 @@ pub trait Snapshot {
     ) -> Result<(), StoreError>;
 }
 
-/// What a shard and the monitor ask of wherever entities are kept: a [`Store`] of this process, or a
-/// cluster.
+/// The interface of an engine for shards and the monitor: a [`Store`] of this process, or a cluster.
 pub trait Engine: Send + Sync + 'static {
     /// Reads without ever waiting for a disk; `found` sees the value in place.
     ///
@@ -276,7 +275,7 @@ pub trait Engine: Send + Sync + 'static {
     /// writing the memtables out takes. Marked as a backup last of all.
     ///
     /// # Errors
-    /// [`DataDirError`]; what is there then can be removed.
+    /// [`DataDirError`]; incomplete files can then be removed.
     fn checkpoint(&self, path: &Path) -> Result<(), DataDirError>;
 
     /// The disk that holds the data; `None`: none does. A system call.
@@ -287,7 +286,7 @@ pub trait Engine: Send + Sync + 'static {
         DataSizes::default()
     }
 
-    /// Does what an operator asks for. May take minutes; reads and writes go on.
+    /// Does an operator's operation. May take minutes; reads and writes go on.
     ///
     /// # Errors
     /// When the engine fails, or has no such thing.
@@ -300,7 +299,7 @@ pub trait Engine: Send + Sync + 'static {
         })
     }
 
-    /// Whether writes are done at all: not where it was opened for reading alone.
+    /// Whether writes are possible: not if it was opened read-only.
     fn takes_writes(&self) -> bool {
         true
     }
@@ -310,11 +309,10 @@ pub trait Engine: Send + Sync + 'static {
         false
     }
 
-    /// Looks for parts that nobody can read any more, for the writer thread to delete; returns how many sets it found.
-    /// May wait for a disk.
+    /// Searches for dead parts, for the writer thread to delete; returns how many sets it found. May wait for a disk.
     ///
     /// # Errors
-    /// When the engine fails; the next call looks again.
+    /// When the engine fails; the next call searches again.
     fn find_dead_parts(&self, sets: &PartSets) -> Result<usize, StoreError> {
         let _ = sets;
         Ok(0)
@@ -327,17 +325,17 @@ pub trait Engine: Send + Sync + 'static {
     /// is missing. About once a second; may wait for a disk.
     fn note_files(&self) {}
 
-    /// How many copies of an entity there are; what `replicas=ack/from` is measured by.
+    /// How many copies of an entity there are; the limit for `replicas=ack/from`.
     fn replicas(&self) -> u16 {
         1
     }
 
-    /// Whether a write may depend on what is there.
+    /// Whether a write may be conditional.
     fn judges_conditions(&self) -> bool {
         true
     }
 
-    /// Whether there is anybody to ask. Read by shards: it may not wait.
+    /// Whether a node is reachable. Called by shards: it may not wait.
     fn is_reachable(&self) -> bool {
         true
     }
@@ -363,14 +361,14 @@ pub trait Store: Engine {
     /// See [`Store::hold`].
     type Held: Held;
 
-    /// Keeps the engine open, for snapshots of it. An engine that is to be opened again waits until nobody
-    /// holds it: let go as soon as [`Store::wants_release`].
+    /// Keeps the engine open, for snapshots of it. An engine that is to be reopened waits until it is not held: release
+    /// it as soon as [`Store::wants_release`].
     ///
     /// # Errors
     /// [`Failure::Passing`] while the engine is opened again.
     fn hold(&self) -> Result<Self::Held, StoreError>;
 
-    /// Whether the holder of the engine has to let go of it.
+    /// Whether the holder of the engine must release it.
     fn wants_release(&self) -> bool {
         false
     }
@@ -385,8 +383,8 @@ pub trait Store: Engine {
     /// values, so that an engine can reserve its memory once.
     ///
     /// # Errors
-    /// When the batch is not as durable as asked. It may then still be there after a restart, but
-    /// only whole; nobody may be told that it was written.
+    /// When the batch is not as durable as requested. It may then still be there after a restart, but only whole; it
+    /// must not be acknowledged.
     fn commit<'a>(
         &self,
         writes: impl Iterator<Item = Write<'a>>,

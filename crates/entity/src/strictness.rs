@@ -1,4 +1,4 @@
-//! What a request says and the service does not do: refused, where ignoring it would change what the request means.
+//! Parts of a request that the service does not support: refused, if ignoring them would change the request's meaning.
 //!
 //! A `Content-Range` makes a fragment of a value, a condition on
 //! dates or a misspelled parameter a write that was not meant. Fields that may be ignored (RFC 9110: ranges of reads,
@@ -22,13 +22,13 @@ fn parameters(route: &Route<'_>) -> &'static [&'static [u8]] {
     }
 }
 
-/// Whether the request means what the service would do.
+/// Whether the service would do what the request means.
 ///
 /// # Errors
 /// The response to one that does not.
 pub(crate) fn check(route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
     let names = parameters(route);
-    // What takes no parameter says nothing of any entity.
+    // A path without parameters refers to no entity.
     if !names.is_empty() {
         check_parameters(names, request.query().unwrap_or_default())?;
     }

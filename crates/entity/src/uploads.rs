@@ -7,11 +7,11 @@
 //! shard: end of body -> Put job with the record       the response to it is the response to the request
 //! ```
 //!
-//! Held for each at a time: a part that is being written, and one that is being received ([`UPLOAD_BYTES`], of which there
-//! is a budget), and what one receive brought beyond that. An announcement costs nothing: before [`FREE_BYTES`] have come
-//! there is no hold. Clients that hold one and send too slowly while others wait get 408. A body that turns out to
-//! be no longer than a part is put as any other value. What an upload has written that is cut off or refused is found as
-//! dead later (`parts`): it keeps its set pinned until nothing of it is under way.
+//! Memory of each at a time: a part that is being written, and one that is being received ([`UPLOAD_BYTES`], of which
+//! there is a budget), and the rest of one receive. An announcement costs nothing: before [`FREE_BYTES`] have come
+//! there is no hold. Clients that hold one and send too slowly while others wait get 408. A body no longer than a part
+//! is stored as any other value. Parts written by an upload that is cut off or refused are found as dead later
+//! (`parts`): the upload keeps its set pinned until no job of it is under way.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use crate::executor::ShardLink;
 use crate::parts::{COUNT_UNKNOWN, PART_BYTES, PartSets, Pinned, header_key, part_key};
 use crate::record::{Extent, Head, PARTED_BYTES_MAX, Version};
 
-/// What an upload keeps in memory.
+/// Memory of an upload.
 pub(crate) const UPLOAD_BYTES: usize = 2 * PART_BYTES;
 
 /// So much of a body is kept without a hold, as of every request.
 const FREE_BYTES: u64 = 64 << 10;
 
-/// What an upload is begun with.
+/// Parameters of a new upload.
 pub(crate) struct UploadStart {
     pub(crate) request: RequestToken,
     pub(crate) key: Buffer,
@@ -44,7 +44,7 @@ pub(crate) struct UploadStart {
     pub(crate) body_bytes: Option<u64>,
 }
 
-/// What is done for an upload now, one thing at a time.
+/// The current job of an upload, one at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Step {
     Judge,
@@ -69,7 +69,7 @@ struct Upload {
     is_header_written: bool,
     has_ended: bool,
     step: Option<Step>,
-    /// The client has gone, or was answered.
+    /// The client has gone, or has its response.
     is_over: bool,
     hold: Option<BodyHold>,
 }
@@ -181,7 +181,7 @@ impl Uploads {
         is_ours
     }
 
-    /// Nobody waits for it any more; it is forgotten once nothing of it is under way.
+    /// It is abandoned; it is forgotten once no job of it is under way.
     fn end(&mut self, request: RequestToken) {
         let Some(upload) = self.uploads.get_mut(&request) else {
             return;
@@ -195,7 +195,7 @@ impl Uploads {
         }
     }
 
-    /// The record's Put is answered, by the caller. Nothing, if it is no upload's.
+    /// The result of the record's Put; the caller responds. Nothing, if it belongs to no upload.
     pub(crate) fn put_answered(&mut self, request: RequestToken) {
         if let Some(upload) = self.uploads.get_mut(&request) {
             upload.step = None;
@@ -203,7 +203,7 @@ impl Uploads {
         }
     }
 
-    /// A job of an upload came home; what is returned ends it, and is to be sent.
+    /// A job of an upload returned; a returned value ends it, and is to be sent.
     pub(crate) fn answered(
         &mut self,
         mut job: Job,
@@ -242,7 +242,7 @@ impl Uploads {
         }
     }
 
-    /// One whose client sends too slowly for others that wait for the memory. It is over, and to be answered.
+    /// An upload whose client sends too slowly while others wait for the memory. It is over, and gets its response.
     pub(crate) fn cut_one(&mut self) -> Option<RequestToken> {
         let is_cut = |upload: &Upload| upload.hold.as_ref().is_some_and(BodyHold::is_cut);
         let mut cut = self
@@ -292,7 +292,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Submits what comes next, if nothing is under way, and says what the exchange waits for.
+    /// Submits the next job, if none is under way, and returns the event that the exchange waits for.
     fn go_on(
         &mut self,
         sets: &Arc<PartSets>,
@@ -303,7 +303,7 @@ impl Upload {
             && let Some((step, job)) = self.next(link.shard_index(), blocks)?
         {
             if step == Step::Header {
-                // Before anything of the set is there. No other upload has this version, so it is not dead.
+                // Before any part of the set exists. No other upload has this version, so it is not dead.
                 self.pinned = Pinned::new(sets, self.set);
                 debug_assert!(self.pinned.is_some(), "a version comes once");
             }
@@ -373,7 +373,7 @@ impl Upload {
         })
     }
 
-    /// Of a value in parts, or of one that is short enough to stand in its record.
+    /// Of a value in parts, or of one that is short enough to be in its record.
     fn put(
         &mut self,
         shard_index: usize,

@@ -1,9 +1,8 @@
-//! Values a shard answers by itself: one look-up instead of a read of the engine.
+//! Values a shard returns by itself: one lookup instead of a read of the engine.
 //!
-//! `handler` asks here first; what the engine or a read thread then finds is copied in, and a put's
-//! buffers come home from the commit and stay. `stamps` says which of it is still true and holds
-//! the argument. Keys and values lie in the shard's block pool, so that they count in its
-//! accounting and, with pools off, are real malloc traffic.
+//! `handler` looks here first; values found by the engine or a read thread are copied in, and a put's buffers return
+//! from the commit and stay. `stamps` decides which of them are current and has the proof. Keys and values are in the
+//! shard's block pool, so that they count in its accounting and, with pools off, are real malloc traffic.
 //!
 //! Eviction is CLOCK: a hit sets a bit, and a hand that goes round takes the first entry without
 //! one.
@@ -23,14 +22,14 @@ const BYTES_PER_PLACE: usize = 256;
 /// An entry may take this part of the cache at most; a larger one would empty it for one reader.
 const ENTRY_SHARE: usize = 8;
 
-/// After so many of its bytes have come in anew the cache looks at what is free in the pool: where other lengths come
-/// in than leave, no block that is free fits, and its pages would stay for a while beside the new ones.
+/// After so many new bytes the cache trims the pool's free memory: if new values have other lengths than evicted ones,
+/// no free block fits, and its pages would stay for a while beside the new ones.
 const LOOK_SHARE: usize = 64;
 
 /// So much of the cache may be free in the pool; more goes back to the system.
 const FREE_SHARE: usize = 16;
 
-/// What a slot costs, filled or free: the list of slots never shrinks.
+/// Bytes of a slot, filled or free: the list of slots never shrinks.
 const SLOT_BYTES: usize = size_of::<Option<Entry>>() + size_of::<u32>();
 
 /// One value and what it takes to prove it.
@@ -44,7 +43,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// What goes with the entry; its slot stays.
+    /// Bytes freed with the entry; its slot stays.
     fn buffer_bytes(&self) -> usize {
         self.key.capacity() + self.value.capacity()
     }
@@ -64,7 +63,7 @@ pub struct ValueCache {
     hand: usize,
     used_bytes: usize,
     limit_bytes: usize,
-    /// Came in since what is free in the pool was looked at.
+    /// New bytes since the pool's free memory was checked.
     unlooked_bytes: usize,
 }
 
@@ -72,7 +71,7 @@ pub struct ValueCache {
 pub enum Lookup<'a> {
     /// The value, proved to be current.
     Hit(&'a [u8]),
-    /// Read the engine, then offer what it said to [`ValueCache::fill`].
+    /// Read the engine, then offer the result to [`ValueCache::fill`].
     Miss(Missed),
 }
 
@@ -80,7 +79,7 @@ pub enum Lookup<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Missed {
     hash: KeyHash,
-    /// `None`: a write is under way, and what the engine says may not be kept.
+    /// `None`: a write is under way, and the engine's result may not be kept.
     pub stamp: Option<Stamp>,
 }
 
@@ -102,7 +101,7 @@ impl ValueCache {
         }
     }
 
-    /// Looks a key up. No heap call; an entry found to be dead is dropped.
+    /// Looks a key up. No heap call; a stale entry is dropped.
     #[inline]
     pub fn get(&mut self, key: &[u8]) -> Lookup<'_> {
         let hash = self.stamps.hash(key);
@@ -169,7 +168,7 @@ impl ValueCache {
         self.used_bytes
     }
 
-    /// What entries and the slots for them may hold.
+    /// Maximum bytes of entries and their slots.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
         self.limit_bytes
@@ -220,7 +219,7 @@ impl ValueCache {
         }
     }
 
-    /// Whether an entry with these buffers may come in; others have left for it.
+    /// Whether an entry with these buffers fits; others have been evicted for it.
     fn make_room(&mut self, buffer_bytes: usize) -> bool {
         if SLOT_BYTES + buffer_bytes > self.entry_bytes_max() {
             return false;
@@ -248,7 +247,7 @@ impl ValueCache {
         (self.slots.len() - 1) as u32
     }
 
-    /// What the slot of the next entry adds: nothing while one is free.
+    /// Bytes the slot of the next entry adds: none while one is free.
     fn next_slot_bytes(&self) -> usize {
         match self.free_slots.is_empty() {
             true => SLOT_BYTES,

@@ -20,7 +20,7 @@ pub enum Taken {
     Closed,
 }
 
-/// See the module.
+/// A queue from the shards into one store thread.
 pub struct WorkQueue<T> {
     state: Mutex<QueueState<T>>,
     ready: Condvar,
@@ -30,7 +30,7 @@ struct QueueState<T> {
     queue: Vec<T>,
     /// The store thread sleeps: only then is waking it worth a system call.
     sleeping: bool,
-    /// In its place, where the taker is no thread but a task.
+    /// Instead of it, if the taker is a task and not a thread.
     task: Option<Waker>,
     /// The next wait is none.
     is_woken: bool,
@@ -75,7 +75,7 @@ impl<T> WorkQueue<T> {
         true
     }
 
-    /// No more work: what is queued is still taken, then [`Taken::Closed`].
+    /// No more work: queued work is still taken, then [`Taken::Closed`].
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;

@@ -9,7 +9,7 @@ use millpond_io::Address;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 use std::error::Error;
 
-/// What there is to ask for.
+/// Names that can be requested.
 #[derive(Clone, Copy)]
 enum Page {
     Hello,
@@ -31,7 +31,7 @@ impl Json {
     }
 }
 
-/// Appends `text` as a JSON string. What is not UTF-8 is replaced, so that it stays JSON.
+/// Appends `text` as a JSON string. Bytes that are not UTF-8 are replaced, which keeps it valid JSON.
 fn push_string(out: &mut Buffer, blocks: &BlockPool, text: &[u8]) -> Result<(), PoolError> {
     out.push(blocks, b'"')?;
     for chunk in text.utf8_chunks() {
@@ -95,7 +95,7 @@ impl Service for Json {
                 (StatusCode::NOT_FOUND, object(blocks, "error", text))
             }
         };
-        // Without memory nothing is sent, which the server answers with 503.
+        // Without memory nothing is sent, and the server responds with 503.
         if let Ok(body) = body {
             let _ = response.send(status, Some(FieldValue::JSON), &body);
         }

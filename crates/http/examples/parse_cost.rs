@@ -6,15 +6,15 @@ use millpond_http::{HeadFields, Limits, Parsed, parse_request_head, parse_respon
 use std::hint::black_box;
 use std::process::ExitCode;
 
-/// What wrk sends, 41 bytes.
+/// The request of wrk, 41 bytes.
 const WRK: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:18080\r\n\r\n";
 
-/// What the TechEmpower plaintext test sends, 161 bytes.
+/// The request of the TechEmpower plaintext test, 161 bytes.
 const TECHEMPOWER: &[u8] = b"GET /plaintext HTTP/1.1\r\nHost: tfbserver\r\n\
     Accept: text/plain,text/html;q=0.9,application/xhtml+xml;q=0.9,application/xml;q=0.8,*/*;q=0.7\r\n\
     Connection: keep-alive\r\n\r\n";
 
-/// What a browser sends, 720 bytes and ten fields: the request that parsers are compared with.
+/// The request of a browser, 720 bytes and ten fields: the usual benchmark for parsers.
 const BROWSER: &[u8] =
     b"GET /wp-content/uploads/2010/03/hello-kitty-darth-vader-pink.jpg HTTP/1.1\r\n\
     Host: www.kittyhell.com\r\n\
@@ -31,7 +31,7 @@ const BROWSER: &[u8] =
     __utma=xxxxxxxxx.xxxxxxxxxx.xxxxxxxxxx.xxxxxxxxxx.xxxxxxxxxx.x; \
     __utmz=xxxxxxxxx.xxxxxxxxxx.x.x.utmccn=(referral)|utmcsr=reader.livedoor.com|utmcct=/reader\r\n\r\n";
 
-/// What our own server answers to wrk.
+/// The response of this server to wrk.
 const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nServer: millpond\r\nDate: Sun, 22 Nov 2026 03:00:00 GMT\r\n\
     Content-Type: text/plain\r\nContent-Length: 13\r\n\r\n";

@@ -1,5 +1,5 @@
-//! The smallest server: `cargo run --release --example plaintext 127.0.0.1:8080`. Further
-//! words: `off` (no pools), `epoll` or `uring` (that driver and no other).
+//! The smallest server: `cargo run --release --example plaintext 127.0.0.1:8080`. Further arguments: `off` (no pools),
+//! `epoll` or `uring` (that driver and no other).
 
 use millpond_http::{Plaintext, ServeConfig, serve};
 use millpond_io::Address;

@@ -20,7 +20,7 @@ struct Upload {
     hash: u64,
 }
 
-/// The service of one shard: answers an upload with its length and hash.
+/// The service of one shard: responds to an upload with its length and hash.
 pub(crate) struct Uploads {
     uploads: Slab<Upload>,
 }
@@ -78,7 +78,7 @@ impl Service for Uploads {
         }
         if let Some(upload) = self.uploads.remove(handle) {
             let text = format!("{} bytes, {:016x}\n", upload.received_bytes, upload.hash);
-            // Without memory nothing is sent, which the server answers with 503.
+            // Without memory nothing is sent, and the server responds with 503.
             let _ = response.send(
                 StatusCode::CREATED,
                 Some(FieldValue::TEXT_PLAIN),

@@ -10,11 +10,11 @@ use millpond_io::Address;
 use std::convert::Infallible;
 use std::error::Error;
 
-/// What the upstream is called in `Host`.
+/// Name of the upstream in `Host`.
 const HOST: Authority<'_> = Authority::from_static("upstream");
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// Responds with what the upstream says of the same path, after two tries at most.
+/// Passes on the upstream's response for the same path, after two tries at most.
 async fn answer(request: AsyncRequest, upstream: UpstreamId) -> Reply {
     for pause_ns in [50 * MILLISECOND_NS, 0] {
         let call = request.call(upstream, Method::GET, request.path_target(), &[], b"");

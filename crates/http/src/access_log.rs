@@ -38,7 +38,7 @@ pub(crate) use entry::{RequestText, STATUS_CLOSED};
 pub(crate) use shard_log::{AccessLogCounters, Call, ShardLog, body_bytes};
 pub(crate) use writer::WriterCounters;
 
-/// How long a stopping server waits for its last lines: a pipe that nobody reads must not keep it.
+/// How long a stopping server waits for its last lines: a pipe without a reader must not delay it.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(5);
 
 /// Where lines go.
@@ -76,14 +76,14 @@ impl FromStr for AccessLogTarget {
 pub struct AccessLogConfig {
     /// Where.
     pub target: AccessLogTarget,
-    /// How lines look.
+    /// Format of the lines.
     pub format: AccessLogFormat,
     /// Memory of each shard for entries that are not written yet, some 200 bytes for a short one.
     pub queue_bytes: usize,
 }
 
 impl AccessLogConfig {
-    /// What each shard has if nobody says otherwise.
+    /// Default size for each shard.
     pub const QUEUE_BYTES: usize = 1 << 20;
 
     /// Combined, with queues of 1 MiB.
@@ -104,7 +104,7 @@ pub(crate) struct AccessLog {
     counters: Arc<WriterCounters>,
     /// The shards' ends, until they take them.
     rings: Vec<Mutex<Option<RingWriter>>>,
-    /// The writer's last word: how many entries it could not write.
+    /// The writer's last report: how many entries it could not write.
     ended: Mutex<Receiver<u64>>,
 }
 
@@ -131,7 +131,7 @@ impl AccessLog {
         let thread = Builder::new()
             .name("access-log".to_owned())
             .spawn(move || {
-                // Nobody waits any more if the last lines took too long.
+                // The server stopped waiting because the last lines took too long.
                 let _ = sender.send(writer.run_on());
             })?;
         bell.belongs_to(thread.thread().clone());
@@ -159,8 +159,7 @@ impl AccessLog {
         self.bell.ask_to_reopen();
     }
 
-    /// No shard has anything more to say: waits until all is written. The sentence says what is
-    /// lost.
+    /// Called when no shard writes any more: waits until all is written. The message reports the loss.
     pub(crate) fn finish(&self) -> Result<(), String> {
         self.bell.ask_to_stop();
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,8 +182,8 @@ impl Drop for AccessLog {
     }
 }
 
-// What became of a request that was passed on to another server: which, after how many tries, how long
-// that took, and whose fault it was if it failed.
+// Outcome of a request that was passed on to another server: which server, how many tries, the times, and which side
+// failed if it did.
 
 /// Longest name of an upstream; the rest is cut.
 const NAME_BYTES_MAX: usize = 64;
@@ -195,7 +194,7 @@ const FIXED_BYTES: usize = 3 + 3 * 4;
 /// Longest packed form.
 const PACKED_BYTES_MAX: usize = FIXED_BYTES + NAME_BYTES_MAX;
 
-/// Whose fault a failure was.
+/// The side at fault in a failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fault {
     Client,
@@ -212,8 +211,8 @@ impl Fault {
         }
     }
 
-    /// Whose fault a response was that was made here and not by an upstream; `None`: nothing is wrong
-    /// with it. `told`: why, as the proxy knows it.
+    /// The side at fault for a response that was made here and not by an upstream; `None`: no fault. `told`: the cause
+    /// that the proxy recorded.
     fn of_own_response(status: u16, told: Option<Failure>) -> Option<Self> {
         match (told, status) {
             (Some(told), _) => Some(told.fault()),
@@ -226,14 +225,14 @@ impl Fault {
     }
 }
 
-/// See the module.
+/// The packed outcome of a request that was passed on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Relayed {
     name: [u8; NAME_BYTES_MAX],
     name_bytes: u8,
     tries: u8,
     fault: Option<Fault>,
-    /// What went wrong, where that is known.
+    /// The cause of the failure, if known.
     failure: Option<Failure>,
     /// From the last try's beginning until it had a connection.
     connect_us: u32,
@@ -336,7 +335,7 @@ impl Relayed {
     }
 }
 
-/// Goal: the cause that the proxy gives counts; without one, the status tells.
+/// Goal: the cause that the proxy gives is used; without one, the status decides.
 #[test]
 fn own_answers_have_their_fault() {
     for (told, of_503) in [
@@ -352,7 +351,7 @@ fn own_answers_have_their_fault() {
     }
 }
 
-/// Goal: what is packed comes out again, whatever its name and its failure, and nothing is nothing.
+/// Goal: every packed value unpacks to itself, with any name and any failure; an empty value stays empty.
 #[test]
 fn notes_come_out_as_they_went_in() {
     let failures = Failure::ALL.iter().copied().map(Some);

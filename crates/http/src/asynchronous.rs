@@ -71,11 +71,11 @@ impl<H, F> fmt::Debug for AsyncService<H, F> {
     }
 }
 
-/// What belongs to a place in the slab of futures.
+/// State of one slot in the slab of futures.
 struct TaskSlot {
     task: Arc<Task>,
     waker: Waker,
-    /// The body of the request whose future lies there.
+    /// The body of the request whose future is in this slot.
     body: Handle<BodyCell>,
 }
 
@@ -85,7 +85,7 @@ struct ReadyQueue {
     shard: ShardWaker,
 }
 
-/// What the wakers of one place in the slab share.
+/// State shared by the wakers of one slot in the slab.
 struct Task {
     ready: Arc<ReadyQueue>,
     /// The task that lies there now.
@@ -114,7 +114,7 @@ where
     H: FnMut(AsyncRequest) -> F,
     F: Future<Output = Reply>,
 {
-    /// A service for one shard. `shard` is what its futures wait on besides their requests.
+    /// A service for one shard. `shard`: other things that its futures wait for (timers, upstream calls).
     pub fn new(start: &ShardStart, shard: AsyncShard, handler: H) -> Self {
         Self {
             handler,
@@ -129,7 +129,7 @@ where
         }
     }
 
-    /// Polls the future behind `handle`, and answers when it is done.
+    /// Polls the future behind `handle`, and sends the response when it is done.
     fn poll(&mut self, response: &mut Response<'_>, handle: Handle<Option<F>>) -> Flow {
         let Some(mut future) = self.futures.get_mut(handle) else {
             return Flow::Done;
@@ -141,7 +141,7 @@ where
             let polled = poll(future.as_mut(), &place.waker);
             let sent = self.shard.send_parts(body, response, polled.is_ready());
             match sent {
-                // What it waits for is there already. The output's room ends this.
+                // The awaited data is there already. The room in the output ends this loop.
                 Ok(Progress::RoomForMore) if polled.is_pending() => {}
                 sent => break (polled, sent.is_ok()),
             }
@@ -149,7 +149,7 @@ where
         match polled {
             Poll::Ready(reply) => {
                 self.end(handle);
-                // Without memory nothing is sent, which becomes 503; what was begun and is not finished is cut.
+                // Without memory nothing is sent, which becomes 503; a response that was begun and not finished is cut.
                 let _ = match reply.body {
                     ReplyBody::Begun if is_whole => response.finish().is_ok(),
                     ReplyBody::Begun => false,
@@ -172,7 +172,7 @@ where
         }
     }
 
-    /// Keeps the future, which nobody has polled yet.
+    /// Keeps the future, which has not been polled yet.
     fn keep(
         &mut self,
         future: F,
@@ -198,7 +198,7 @@ where
     }
 }
 
-/// The word that the server keeps for us: never zero, which it begins with.
+/// The user data that the server keeps for us: never zero, its initial value.
 fn state_of<F>(handle: Handle<Option<F>>) -> u64 {
     handle.to_bits().wrapping_add(1)
 }
@@ -314,12 +314,12 @@ where
     }
 }
 
-// What the futures of one shard wait on besides their requests: time, and other servers.
+// Other things that the futures of one shard wait for: timers and upstream calls.
 //
 // Futures only note what they want; the server hands it to the shard's timers and driver when the
 // tick ends (`pump`, and the [`Client`]'s own), and brings the events back.
 
-/// What became of the parts of a body.
+/// Result for the parts of a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Progress {
     /// The future waits for room, and all of its parts have been taken.
@@ -331,7 +331,7 @@ enum Progress {
 /// A future that has written so much waits until it was taken.
 const OUTGOING_BYTES_MAX: usize = 16 << 10;
 
-/// Timers of futures are told from those of sockets, whose slots are dense, by this bit.
+/// This bit distinguishes timers of futures from those of sockets, whose slots are dense.
 const SLEEP_TIMER_BIT: u64 = 1 << 31;
 
 /// One shard's place for everything its futures wait on. Clones are the same place.
@@ -348,7 +348,7 @@ impl fmt::Debug for AsyncShard {
 
 struct Local {
     bodies: RefCell<Slab<BodyCell>>,
-    /// Tables of the fields of requests whose handlers look at them.
+    /// Tables of the fields of requests whose handlers read them.
     fields: Pool<HeadFields>,
     sleeps: RefCell<Sleeps>,
     upstreams: RefCell<Upstreams>,
@@ -370,7 +370,7 @@ struct SleepState {
 }
 
 impl AsyncShard {
-    /// A place without upstreams, whose addresses will have to be given as numbers.
+    /// A shard without upstreams: addresses must be numeric.
     #[must_use]
     pub fn new(mode: PoolMode) -> Self {
         let limits = Limits::DEFAULT.with_body_bytes_max(BODY_BYTES_MAX);
@@ -378,7 +378,7 @@ impl AsyncShard {
         Self::with_client(mode, client)
     }
 
-    /// A place whose calls go through `client`, of this shard and of nobody else's.
+    /// A shard whose calls go through `client`, which must belong to this shard.
     #[must_use]
     pub fn with_client(mode: PoolMode, client: Client) -> Self {
         Self {
@@ -417,7 +417,7 @@ impl AsyncShard {
         Ok((request, body))
     }
 
-    /// What the future waits for.
+    /// The event that the future waits for.
     fn interest(&self, body: Handle<BodyCell>) -> Interest {
         let bodies = self.local.bodies.borrow();
         bodies
@@ -590,7 +590,7 @@ impl Future for Sleep {
                 sleeps.fresh.push(handle);
                 self.state = Some(handle);
             }
-            // No memory to wait in: look again in the next tick.
+            // No memory to wait in: poll again in the next tick.
             Err(_) if monotonic_ns() < self.deadline_ns => context.waker().wake_by_ref(),
             Err(_) => return Poll::Ready(()),
         }
@@ -610,7 +610,7 @@ impl Drop for Sleep {
     }
 }
 
-// What an `async` handler owns of its request, and what it answers with.
+// The request that an `async` handler owns, and the means to respond.
 
 /// A body on its way from the server to a future.
 #[derive(Debug, Default)]
@@ -654,13 +654,13 @@ impl fmt::Debug for AsyncRequest {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyReadError {
-    /// Larger than the handler wants to keep: answer 413.
+    /// Larger than the handler accepts: respond with 413.
     #[error("the body is larger than the {limit_bytes} bytes this handler takes")]
     TooLong {
-        /// What the handler asked for at most.
+        /// The limit that the handler gave.
         limit_bytes: usize,
     },
-    /// No memory for it: answer 503.
+    /// No memory for it: respond with 503.
     #[error(transparent)]
     Memory(#[from] PoolError),
 }
@@ -675,7 +675,7 @@ impl AsyncRequest {
         }
     }
 
-    /// What follows the first `?`, not decoded.
+    /// The query after the first `?`, not decoded.
     #[must_use]
     pub fn query(&self) -> Option<&[u8]> {
         self.head.query.map(|query| query.of(&self.head_bytes))
@@ -752,8 +752,8 @@ impl AsyncRequest {
         &self.blocks
     }
 
-    /// The next part of the body, at most 32 KiB; `None` at its end. While nobody asks, nothing is
-    /// received, so a slow handler slows its client down.
+    /// The next part of the body, at most 32 KiB; `None` at its end. Nothing is received between calls, so a slow
+    /// handler slows its client down.
     pub async fn next_part(&mut self) -> Option<Buffer> {
         poll_fn(|_context| self.shard.poll_part(self.body)).await
     }
@@ -774,9 +774,9 @@ impl AsyncRequest {
         Ok(body)
     }
 
-    /// Begins a response whose body the handler writes in parts, with status and fields of `head`. What the handler returns
-    /// at the end is [`ResponseBody::finish`]; if it returns another [`Reply`] the response is cut, so that the client
-    /// sees that something is missing.
+    /// Begins a response whose body the handler writes in parts, with status and fields of `head`. The handler must
+    /// return [`ResponseBody::finish`]; with any other [`Reply`] the response is cut, which shows the client that a
+    /// part is missing.
     pub fn begin(&mut self, head: Reply, length: BodyLength) -> ResponseBody {
         let mut bodies = self.shard.local.bodies.borrow_mut();
         if let Some(cell) = bodies.get_mut(self.body) {
@@ -957,7 +957,7 @@ impl Reply {
     /// The same with a field that is only known at run time. A `Content-Type` replaces the one there is.
     ///
     /// # Errors
-    /// A value that cannot stand in a header section.
+    /// A value that is not allowed in a header section.
     pub fn with_field(
         mut self,
         name: FieldName<'static>,

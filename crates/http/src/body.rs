@@ -19,7 +19,7 @@ const CHUNK_SIZE_DIGITS_MAX: u8 = 16;
 /// chunks of one byte carry hundreds of times their data past the limit on the body.
 const EXTENSIONS_BYTES_MAX: usize = 16 * 1024;
 
-/// What one call of [`BodyDecoder::decode`] found.
+/// Result of one call of [`BodyDecoder::decode`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BodyStep<'b> {
     /// Input bytes used up; never zero unless the input was empty or the body is complete.
@@ -33,7 +33,7 @@ pub struct BodyStep<'b> {
     pub is_complete: bool,
 }
 
-/// Knows where a body ends.
+/// Finds the end of a body.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: DecoderState,
@@ -94,7 +94,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Whether the peer's close ends this body as it should.
+    /// Whether the peer's close is the valid end of this body.
     #[must_use]
     pub fn ends_with_close(&self) -> bool {
         matches!(self.state, DecoderState::UntilClose)
@@ -110,7 +110,7 @@ impl BodyDecoder {
     }
 }
 
-/// Where in the chunk grammar the next byte stands.
+/// State in the chunk grammar at the next byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ChunkState {
     /// Digits of a size, so many seen.
@@ -163,7 +163,7 @@ struct ChunkDecoder {
     trailer_fields_max: usize,
 }
 
-/// Start of the field name at hand, long enough to know the fields that a trailer may not hold.
+/// Start of the current field name, long enough to recognize the fields that a trailer may not hold.
 #[derive(Clone, Copy, Debug, Default)]
 struct TrailerName {
     lower_case: [u8; TrailerName::BYTES],
@@ -182,7 +182,7 @@ impl TrailerName {
         self.length += 1;
     }
 
-    /// What frames or routes a message cannot come after it (RFC 9110 6.5.1).
+    /// Fields that frame or route a message are not allowed in trailers (RFC 9110 6.5.1).
     fn is_forbidden(&self) -> bool {
         let name = self.lower_case.get(..self.length).unwrap_or_default();
         matches!(name, b"transfer-encoding" | b"content-length" | b"host")

@@ -1,14 +1,13 @@
-//! What large bodies that stand in memory as a whole may take together, all shards of a server counted.
+//! Memory limit for large bodies that are held whole, for all shards of a server together.
 //!
-//! A hold grows as bytes of its body arrive, not by what was announced: an announcement costs nothing. One
-//! that has begun may wait for more, and bodies that wait for one another would wait for ever; so a hold
-//! grows only if all whose length is known can still be completed, one after another, with what is left
-//! (the banker's algorithm). A body longer than the whole budget has the one place beside it, so that it
-//! keeps nobody else waiting.
+//! A hold grows as bytes of its body arrive, not by the announced length: an announcement costs nothing. A body that
+//! has begun may wait for more memory, and bodies could wait for one another for ever; so a hold grows only if all
+//! whose length is known can still be completed, one after another, with what is left (the banker's algorithm). A body
+//! longer than the whole budget uses the one extra place beside it, so it delays no other body.
 //!
-//! Progress is demanded of those whose peers others wait for, in proportion to what they hold: each moved
-//! byte earns time, and of connections that have used theirs up the one furthest behind is marked when
-//! somebody waits ([`BodyBudget::cut_slowest`]). Its owner, whose thread is another, cuts the connection.
+//! A minimum rate is demanded of holders while other bodies wait, in proportion to the bytes held: each moved byte
+//! earns time, and of the connections that have used theirs up the one furthest behind is marked when a body waits
+//! ([`BodyBudget::cut_slowest`]). Its owner, on another thread, cuts the connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +23,7 @@ const HOLD_SECONDS_MAX: u64 = 120;
 /// The least that has to be moved in a second while others wait, however little is held: 0.5 Mbit/s.
 pub const CONTENDED_RATE_BYTES_PER_S_MIN: u64 = 64 << 10;
 
-/// Holds grow by this, or by the 256th part of the budget, so that there are not more than 256 to look at.
+/// Holds grow by this, or by the 256th part of the budget, so at most 256 are searched.
 const STEP_BYTES_MIN: u64 = 64 << 10;
 const HOLDERS_MAX: u64 = 256;
 
@@ -56,7 +55,7 @@ struct BudgetState {
 #[derive(Debug)]
 struct Holder {
     bytes: AtomicU64,
-    /// What it will hold in the end; `u64::MAX`: nobody knows.
+    /// Its final size in bytes; `u64::MAX`: not known.
     total_bytes: AtomicU64,
     is_beside: AtomicBool,
     /// By when its peer has to move the next byte, if others wait; `u64::MAX`: nothing is demanded of it.
@@ -83,7 +82,7 @@ pub fn due_after_ns(
 ) -> u64 {
     let rate = (held_bytes / HOLD_SECONDS_MAX).max(CONTENDED_RATE_BYTES_PER_S_MIN);
     let earned_ns = moved_bytes.saturating_mul(SECOND_NS) / rate;
-    // What is long past is forgiven, and what was too fast is not kept.
+    // Old delay is forgiven, and excess speed earns no credit.
     due_ns
         .max(now_ns.saturating_sub(grace_ns))
         .saturating_add(earned_ns)
@@ -91,8 +90,8 @@ pub fn due_after_ns(
 }
 
 impl BodyBudget {
-    /// Nobody holds any of it. While others wait, a peer may be behind the rate that is demanded by
-    /// `grace_ns` (see `contended_grace_ns` of [`crate::LimitValues`]).
+    /// A budget without holds. While others wait, a peer may be behind the rate that is demanded by `grace_ns` (see
+    /// `contended_grace_ns` of [`crate::LimitValues`]).
     pub fn new(bytes_max: u64, grace_ns: u64) -> Self {
         Self(Arc::new(Bodies {
             bytes_max,
@@ -104,12 +103,12 @@ impl BodyBudget {
         }))
     }
 
-    /// As a server's limits say.
+    /// As the server's limits set it.
     pub(crate) fn within(limits: &Limits) -> Self {
         Self::new(limits.bodies_bytes_max, limits.contended_grace_ns)
     }
 
-    /// A hold on so many bytes at once; `None`: others have them. `waker` wakes the thread that is to look at
+    /// A hold on so many bytes at once; `None`: they are in use. `waker` wakes the thread that checks
     /// [`BodyHold::is_cut`].
     pub fn take(&self, bytes: u64, now_ns: u64, waker: Option<Waker>) -> Option<BodyHold> {
         let mut hold = self.begin(Some(bytes), waker);
@@ -133,7 +132,7 @@ impl BodyBudget {
         }
     }
 
-    /// Whether so many bytes could be had at once at this moment.
+    /// Whether so many bytes are available now.
     pub fn has_room_for(&self, bytes: u64) -> bool {
         let state = self.0.lock();
         match bytes > self.0.bytes_max {
@@ -152,12 +151,12 @@ impl BodyBudget {
         self.0.cut_count.load(Ordering::Relaxed)
     }
 
-    /// Whether there is an end to it.
+    /// Whether it has a limit.
     pub(crate) fn is_limited(&self) -> bool {
         self.0.is_limited()
     }
 
-    /// Whether a connection is marked that is still open.
+    /// Whether a marked connection is still open.
     pub(crate) fn has_marked(&self) -> bool {
         self.0.marked.load(Ordering::Relaxed) > 0
     }
@@ -240,7 +239,7 @@ impl BudgetState {
                 needs.push((total - held, held));
             }
         }
-        // In this order whatever can be completed is: what each gives back only helps those behind.
+        // Completes in this order every body that can be: the memory each returns only helps the later ones.
         needs.sort_unstable();
         for (needed_bytes, held_bytes) in needs {
             if needed_bytes > u64::MAX / 2 {
@@ -336,7 +335,7 @@ impl BodyHold {
         self.holder.due_ns.store(due_ns, Ordering::Relaxed);
     }
 
-    /// All of the body is there: what it holds is all that it will.
+    /// The whole body has arrived: the hold does not grow any more.
     pub(crate) fn complete(&self) {
         self.demand(false, 0);
         let _state = self.bodies.lock();
@@ -363,7 +362,7 @@ impl Drop for BodyHold {
             state
                 .holders
                 .retain(|holder| !Arc::ptr_eq(holder, &self.holder));
-            // Under the lock: nobody marks it from here on.
+            // Under the lock: it cannot be marked from here on.
             if self.is_cut() {
                 self.bodies.marked.fetch_sub(1, Ordering::Relaxed);
             }

@@ -3,10 +3,9 @@
 //! Two things: [`ClientConnection`], the client's half of one connection, bytes in, events out, no
 //! sockets; and [`Client`], a shard's exchanges with other servers over connections it keeps.
 //!
-//! On the path of the first: the load generator tells it of each request it writes and feeds it what
-//! arrives; out come heads, body parts and completions in the order of the requests (pipelining).
-//! Nothing is copied while responses arrive whole; a head that is cut is kept in one pooled block.
-//! Absent from it on purpose: requests (see `encode`), sockets, deadlines and reuse.
+//! The load generator registers each request it writes and passes in the received bytes; it gets back heads, body parts
+//! and completions in the order of the requests (pipelining). Nothing is copied while responses arrive whole; a head
+//! that is cut is kept in one pooled block. It does not handle requests (see `encode`), sockets, deadlines and reuse.
 //!
 //! ```text
 //! exchange.rs      what is asked for and what happens to it: the words of the interface
@@ -49,7 +48,7 @@ pub use self::shard_client::{Client, ClientConfig, ExchangeWriteError};
 pub(crate) use self::driving::Listener;
 pub(crate) use self::reading::PART_BYTES_MAX;
 
-/// What arrived.
+/// Result of the received bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClientEvent<'a> {
     /// A final response began. Informational ones (100 Continue) are skipped.
@@ -71,7 +70,7 @@ pub enum ClientEvent<'a> {
         body_bytes: u64,
         /// Length of the head.
         head_bytes: usize,
-        /// False: close the connection; requests still expected were not answered.
+        /// False: close the connection; requests still expected got no response.
         keep_alive: bool,
     },
     /// Instead of the three others for each of several responses: only from
@@ -79,7 +78,7 @@ pub enum ClientEvent<'a> {
     Alike(IdenticalResponses),
 }
 
-/// Whole responses in a row whose heads are, byte for byte, that of one that was reported before.
+/// Consecutive whole responses whose heads equal, byte for byte, one that was reported before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct IdenticalResponses {
     /// How many.
@@ -100,7 +99,7 @@ pub enum ClientError {
     /// The body of a response is malformed.
     #[error("the server's response body is refused: {0}")]
     Body(#[from] BodyError),
-    /// Bytes came without a request to answer.
+    /// Bytes came without an outstanding request.
     #[error("the server sent {count_bytes} bytes without a request: close the connection")]
     Unasked {
         /// How many.
@@ -109,7 +108,7 @@ pub enum ClientError {
     /// 101 without having asked for it.
     #[error("the server switched protocols without being asked: close the connection")]
     SwitchedProtocols,
-    /// The peer closed before all was answered.
+    /// The peer closed before all responses came.
     #[error("the server closed the connection with {unanswered} responses missing: connect again")]
     ClosedEarly {
         /// Requests without a complete response.
@@ -135,7 +134,7 @@ struct Arriving {
 pub struct ClientConnection {
     limits: Limits,
     expected: Expected,
-    /// Bytes of a head whose end has not come.
+    /// Bytes of an incomplete head.
     partial_head: Buffer,
     arriving: Option<Arriving>,
     is_finished: bool,
@@ -198,8 +197,8 @@ impl ClientConnection {
         self.receive_with::<false>(bytes, pool, last, on)
     }
 
-    /// The same, for an owner that looks at neither heads nor bodies once a head is known: responses
-    /// that come whole and like the last one are compared and counted, [`ClientEvent::Alike`].
+    /// The same, for an owner that needs neither heads nor bodies once a head is known: whole responses equal to the
+    /// last one are compared and counted, [`ClientEvent::Alike`].
     pub fn receive_counted(
         &mut self,
         bytes: &[u8],
@@ -262,8 +261,7 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// The peer will send nothing more: completes a body that ends so, otherwise says what is
-    /// missing.
+    /// The peer will send nothing more: completes a body that ends so, otherwise returns what is missing.
     pub fn peer_finished(
         &mut self,
         on: &mut impl FnMut(ClientEvent<'_>),
@@ -279,7 +277,7 @@ impl ClientConnection {
         })
     }
 
-    /// Works through `bytes`; what it leaves is the start of a head.
+    /// Works through `bytes`; unused bytes are the start of a head.
     #[inline]
     fn consume<const IS_COUNTED: bool>(
         &mut self,
@@ -364,8 +362,8 @@ impl ClientConnection {
         Ok(Some((head_bytes, meaning)))
     }
 
-    /// A final response begins; `behind` are the bytes after its head, of which it says how many it
-    /// has taken: the whole body if that is there, else none.
+    /// A final response begins; `behind` are the bytes after its head, and it returns how many it has taken: the whole
+    /// body if that is there, else none.
     fn begin(
         &mut self,
         meaning: &Meaning,
@@ -467,9 +465,9 @@ impl ClientConnection {
     }
 }
 
-// Which requests the responses to come will answer.
+// The outstanding requests, which the coming responses belong to.
 
-/// Methods of the requests not answered yet, oldest first, as runs: most connections ask all alike.
+/// Methods of the outstanding requests, oldest first, as runs: most connections repeat one method.
 #[derive(Debug)]
 struct Expected {
     /// Of the oldest run.
@@ -509,7 +507,7 @@ impl Expected {
         }
     }
 
-    /// So many of the oldest run are answered.
+    /// This many of the oldest run have their response.
     #[inline]
     fn take(&mut self, count: usize) {
         self.count = self.count.saturating_sub(count);
@@ -526,7 +524,7 @@ impl Expected {
     }
 }
 
-// The path of nearly all responses: whole in what one receive brought, and told at once.
+// The path of nearly all responses: whole in one receive, and reported at once.
 
 /// A response of which all is there.
 struct CompleteResponse {

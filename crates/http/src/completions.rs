@@ -34,9 +34,9 @@ impl fmt::Debug for Completions<'_> {
 }
 
 impl Completions<'_> {
-    /// Answers the request behind the token. False: its connection is gone, or it was answered;
-    /// `answer` was not called then. A response that sends nothing becomes 503; one that begins a
-    /// body and does not finish it goes on in [`crate::Service::stream`] when there is room.
+    /// Responds to the request behind the token. False: its connection is gone, or it has its response; `answer` was
+    /// not called then. A response that sends nothing becomes 503; one that begins a body and does not finish it goes
+    /// on in [`crate::Service::stream`] when there is room.
     pub fn respond(
         &mut self,
         token: RequestToken,
@@ -51,10 +51,9 @@ impl Completions<'_> {
         })
     }
 
-    /// Goes on with the request behind the token, as if [`crate::Service::stream`] had been called about
-    /// it, only that what it waits for already it goes on waiting for: `Stream` adds to that, `Pending`
-    /// adds nothing. What is written leaves with the tick. False: its connection is gone, or it was
-    /// answered; `go_on` was not called then.
+    /// Goes on with the request behind the token, as if [`crate::Service::stream`] had been called for it, except that
+    /// earlier waits stay: `Stream` adds to that, `Pending` adds nothing. Written bytes leave with the tick. False: its
+    /// connection is gone, or it has its response; `go_on` was not called then.
     pub fn continue_with(
         &mut self,
         token: RequestToken,
@@ -112,8 +111,8 @@ impl Completions<'_> {
         }
     }
 
-    /// Resets the connection of this request, whose client reads too slowly; the service is told that it was
-    /// abandoned. False: it is gone, or was answered.
+    /// Resets the connection of this request, whose client reads too slowly; the service gets the abandoned call.
+    /// False: it is gone, or has its response.
     pub fn cut(&mut self, token: RequestToken) -> bool {
         let Some((connection, _)) = find(self.connections, token) else {
             return false;
@@ -123,9 +122,8 @@ impl Completions<'_> {
         true
     }
 
-    /// Whether the connection of this request takes nothing now and holds so much that the next part of
-    /// an upstream's response finds no room beside it: whoever has more should wait for
-    /// [`crate::StreamEvent::Room`].
+    /// Whether the connection of this request takes nothing now and holds so much that the next part of an upstream's
+    /// response does not fit beside it: a caller with more should wait for [`crate::StreamEvent::Room`].
     pub(crate) fn is_full(&mut self, token: RequestToken) -> bool {
         find(self.connections, token)
             .is_some_and(|(it, _)| it.is_blocked && !has_room_for_part(&it.output))
@@ -137,8 +135,8 @@ impl Completions<'_> {
         self.exchange.access_log.is_some()
     }
 
-    /// What the access log is to say of the request behind the token, if there is a log. Before its response
-    /// is complete; the last note counts.
+    /// Sets the access log's note for the request behind the token, if there is a log. Before its response is complete;
+    /// the last note counts.
     pub(crate) fn note(&mut self, token: RequestToken, relayed: Relayed) {
         let is_there = find(self.connections, token).is_some();
         if let Some(log) = self.exchange.access_log.as_deref_mut()
@@ -166,9 +164,8 @@ impl Completions<'_> {
         self.now_ns
     }
 
-    /// Makes the server call [`crate::Service::stream`] about this request, with
-    /// [`crate::StreamEvent::Resumed`], before the tick ends. False: its connection is gone, or it
-    /// was answered.
+    /// Makes the server call [`crate::Service::stream`] for this request, with [`crate::StreamEvent::Resumed`], before
+    /// the tick ends. False: its connection is gone, or it has its response.
     pub fn resume(&mut self, token: RequestToken) -> bool {
         let Some((connection, pending)) = find(self.connections, token) else {
             return false;

@@ -30,7 +30,7 @@ use crate::server::SHORT_BYTES;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, Streaming};
 
-/// What the bytes on hand give.
+/// Result of the bytes on hand.
 #[derive(Debug)]
 pub(crate) enum Advance<'s> {
     /// Nothing more without further bytes.
@@ -45,7 +45,7 @@ pub(crate) enum Advance<'s> {
     Refused(Refusal),
 }
 
-/// A complete request, before anyone looked at its meaning.
+/// A complete request, before its meaning is checked.
 #[derive(Debug)]
 pub(crate) struct Ready<'s> {
     pub(crate) head: RequestHead,
@@ -111,7 +111,7 @@ impl Refusal {
         }
     }
 
-    /// What the response says besides: memory and connections are there again as soon as others are answered.
+    /// The response adds: memory and connections are free again as soon as other requests are done.
     pub(crate) fn fields(self) -> &'static [Field<'static>] {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => &[RETRY_SOON],
@@ -142,14 +142,14 @@ impl Refusal {
     }
 }
 
-/// A request whose response a service promised.
+/// A request whose response a service has promised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) sequence: u32,
     pub(crate) manner: ResponseFraming,
-    /// The service knows of it: not one that the server answers itself.
+    /// The service knows of it: not one that the server responds to itself.
     pub(crate) is_of_service: bool,
-    /// The service's own word.
+    /// The service's own user data.
     pub(crate) state: u64,
     /// Of the service's routes, the one that it is counted under.
     pub(crate) route: u8,
@@ -157,17 +157,17 @@ pub(crate) struct Pending {
     pub(crate) started_ns: u64,
 }
 
-/// What a connection does with what its client sends.
+/// How a connection treats received bytes.
 ///
 /// ```text
 /// BetweenRequests <--> MidRequest <--> ReadingBody        any of them --> Closing
 /// ```
 ///
-/// Beside it, and not part of it: whether a response is promised (`pending`), whether output waits
-/// (`is_blocked`), and in which lists of the server the connection is.
+/// Kept separately: whether a response is promised (`pending`), whether output waits (`is_blocked`), and in which lists
+/// of the server the connection is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// Nothing of a request is here but one that is whole, whose response is promised.
+    /// No request is held except a whole one, whose response is promised.
     BetweenRequests,
     /// Bytes of a head or a body have come, or an exchange in parts is under way: it has a deadline
     /// unless it waits for the service.
@@ -176,7 +176,7 @@ pub(crate) enum Phase {
     ReadingBody,
     /// No request is read any more; it closes once the output has left.
     Closing {
-        /// Nothing unread can be on its way: the client said that the request was its last.
+        /// Nothing unread can be on its way: the client declared this request its last.
         is_clean: bool,
     },
 }
@@ -192,8 +192,8 @@ impl Phase {
     }
 }
 
-/// All a server knows of one connection. An idle one owns no buffer and no timer, and what only some
-/// have for a while lies in pools of its own: there may be ten thousand.
+/// State of one connection. An idle one owns no buffer and no timer, and state that only some need for a while lies in
+/// separate pools: there may be ten thousand connections.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: SocketId,
@@ -207,7 +207,7 @@ pub(crate) struct Connection {
     pub(crate) output: Buffer,
     pub(crate) gathering: Option<Pooled<Gathering>>,
     pub(crate) pending: Option<Pending>,
-    /// What of the exchange at hand comes or goes in parts, or comes and is not wanted.
+    /// The part of the current exchange that comes or goes in parts, or comes and is not wanted.
     pub(crate) stream: Option<Pooled<Streaming>>,
     pub(crate) phase: Phase,
     /// Length of the last output, the best guess for the next one.
@@ -224,9 +224,9 @@ pub(crate) struct Connection {
     pub(crate) is_paused: bool,
     /// The peer will send nothing more.
     pub(crate) is_peer_finished: bool,
-    /// In the server's list of connections that are looked at for a FIN: see `server::fin_watch`.
+    /// In the server's list of connections that are checked for a FIN: see `server::fin_watch`.
     pub(crate) is_fin_watched: bool,
-    /// A response was cut: a reset says so where a FIN would be taken for its end.
+    /// A response was cut: a reset shows it, where a FIN would mean its end.
     pub(crate) ends_by_reset: bool,
     /// `is_plain` was found true, and nothing has had the connection since that could change that:
     /// `Connections` takes it back whenever it hands the connection out.
@@ -263,7 +263,7 @@ impl Connection {
         }
     }
 
-    /// Bytes that come now must wait: an earlier request has to be answered or sent first.
+    /// Bytes that come now must wait: an earlier request must get its response first.
     #[inline]
     pub(crate) fn must_wait(&self) -> bool {
         let waits_in_phase = match self.phase {
@@ -288,7 +288,7 @@ impl Connection {
         };
     }
 
-    /// Bytes have come that nobody reads: if it closes, it does not close cleanly.
+    /// Bytes have come that are not read: closing is then not clean.
     pub(crate) fn leave_unread(&mut self) {
         if self.is_closing() {
             self.close(false);
@@ -306,7 +306,7 @@ impl Connection {
         true
     }
 
-    /// Whether the phase says what the rest says, of a connection that waits for its client.
+    /// Whether the phase agrees with the other fields, for a connection that waits for its client.
     pub(crate) fn is_phase_sound(&self) -> bool {
         let has_request = self.input.is_some() || self.gathering.is_some() || self.stream.is_some();
         match self.phase {
@@ -344,7 +344,7 @@ impl Connection {
         (is_clean || self.is_peer_finished) && self.input.is_none()
     }
 
-    /// It carries another protocol, which may say nothing for as long as it likes.
+    /// It carries another protocol, which may be silent for any time.
     pub(crate) fn is_tunnel(&self) -> bool {
         let stream = self.stream.as_deref();
         stream.is_some_and(|stream| {
@@ -352,7 +352,7 @@ impl Connection {
         })
     }
 
-    /// Between requests, with nothing to send: closing it hurts nobody.
+    /// Between requests, with nothing to send: closing it loses nothing.
     pub(crate) fn is_idle(&self) -> bool {
         !self.must_wait()
             && self.gathering.is_none()
@@ -383,9 +383,8 @@ impl Connection {
         Advance::Body(head)
     }
 
-    /// Whether more bytes can change what a cut head in `input` (with `arrived` not yet appended)
-    /// is: only a line end or a limit can. Keeps a peer that sends byte by byte from making us
-    /// parse from the start for each.
+    /// Whether `arrived`, not yet appended, can complete the cut head in `input`: only a line end or a limit can.
+    /// Without this check a peer that sends byte by byte would cause a parse from the start for each byte.
     pub(crate) fn is_worth_parsing(&self, arrived: &[u8], limits: &Limits) -> bool {
         if self.stream.is_some() {
             return true;
@@ -399,26 +398,26 @@ impl Connection {
             || memchr::memchr(b'\n', arrived).is_some()
     }
 
-    /// How much of the body at hand has come, if it is a body that comes.
+    /// How much of the current body has come, if one is coming.
     pub(crate) fn body_received_bytes(&self) -> Option<u64> {
         let stream = self.stream.as_ref().map(|stream| stream.received_bytes);
         let gathering = self.gathering.as_ref();
         stream.or_else(|| gathering.map(|gathering| gathering.received_bytes))
     }
 
-    /// What of the memory for all bodies the one at hand has.
+    /// The current body's hold on the memory for all bodies.
     pub(crate) fn body_held_bytes(&self) -> u64 {
         let gathering = self.gathering.as_deref();
         let hold = gathering.and_then(|gathering| gathering.hold.as_ref());
         hold.map_or(0, BodyHold::bytes)
     }
 
-    /// The body that comes belongs to a request that was answered.
+    /// The body belongs to a request that already has its response.
     pub(crate) fn is_answered(&self) -> bool {
         self.stream.is_some() && self.pending.is_none()
     }
 
-    /// The method, as far as what was kept shows, asks for no body in the response.
+    /// The method, as far as it was received, asks for a response without a body.
     pub(crate) fn is_head_request(&self) -> bool {
         if let Some(pending) = &self.pending {
             return pending.manner.is_head();
@@ -443,12 +442,11 @@ pub(crate) fn is_head_request(bytes: &[u8]) -> bool {
 // A body that comes in pieces, or in chunks, and is wanted whole: gathered in pooled memory until it
 // is, with the head of its request.
 //
-// `Connection::advance` says that a body begins; the server has it gathered here unless the service takes it
-// in parts. What arrives beyond [`SHORT_BYTES`] is charged to the budget of all bodies; where there is
-// nothing left, a body of known length waits, and one in chunks is refused. Deadlines and rates are the
-// server's.
+// `Connection::advance` reports that a body begins; the server gathers it here unless the service takes it in parts.
+// Bytes beyond [`SHORT_BYTES`] are charged to the budget of all bodies; if none is left, a body of known length waits,
+// and one in chunks is refused. Deadlines and rates are the server's.
 
-/// First room for a body whose length only the peer knows; what it claims is not believed at once.
+/// Initial room for a body with an announced length, which is not trusted.
 const BODY_FIRST_BYTES: usize = 4 * 1024;
 
 /// Where bodies are gathered, of one shard.
@@ -457,7 +455,7 @@ pub(crate) struct GatheringRoom<'a> {
     pub(crate) gatherings: &'a Pool<Gathering>,
     pub(crate) bodies: &'a BodyBudget,
     pub(crate) now_ns: u64,
-    /// What wakes the shard when one of its bodies is to be cut.
+    /// Wakes the shard when one of its bodies is to be cut.
     pub(crate) waker: &'a dyn Fn() -> Waker,
 }
 
@@ -586,7 +584,7 @@ fn complete(buffer: Buffer, hold: Option<BodyHold>) -> GatheredBody {
 }
 
 impl Gathering {
-    /// What of the budget the body takes in the end, as far as is known.
+    /// Total bytes of the budget that the body will take, if known.
     pub(crate) fn total_bytes(&self) -> u64 {
         let remaining_bytes = self.decoder.remaining_bytes().unwrap_or(0);
         (self.body.len() as u64).saturating_add(remaining_bytes)
@@ -701,14 +699,14 @@ impl<'s> Whole<'s> {
         head_bytes: &[],
     };
 
-    /// The request's head. Nothing useful unless `read` said so.
+    /// The request's head. Valid only if `read` returned a request.
     #[inline(always)]
     pub(crate) fn head(&self) -> &RequestHead {
         self.attempt.head()
     }
 
-    /// Takes the request at the front of `bytes`; returns its body, or `None` for whatever
-    /// `Connection::advance` must look at. `fields` must be those of the last call.
+    /// Takes the request at the front of `bytes`; returns its body, or `None` where `Connection::advance` must handle
+    /// it. `fields` must be those of the last call.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,

@@ -1,8 +1,8 @@
 //! The connections of one shard, found by their socket, or by how long they have been idle.
 //!
-//! Their state lies in a pool; a table from the socket's dense slot to the object is all that is
-//! needed to find them, since each connection knows its whole socket id. `Ages` keeps them in the
-//! order of their last activity, `AddressCounts` counts them by client.
+//! Their state lies in a pool; a table from the socket's dense slot to the object is enough to find them, since each
+//! connection stores its whole socket id. `Ages` keeps them in the order of their last activity, `AddressCounts` counts
+//! them by client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,18 +13,18 @@ use millpond_mempool::{Pool, PoolError, PoolMode, PoolStats, Pooled};
 use crate::connection::Connection;
 use crate::limits::Limits;
 
-/// How many connections a search for the oldest idle one looks at. Among so many the one idle for
-/// longest is found; those beyond are younger, to an epoch.
+/// How many connections a search for the oldest idle one checks. The longest idle among them is found; those beyond are
+/// younger, to an epoch.
 const SEARCH_COUNT_MAX: usize = 64;
 
-/// How many idle connections are closed at once, and how long the next ones wait then. Many
-/// expire together; ending one is some 15 us, and the kernel frees what thousands leave behind in
-/// one go: with 64 at once everybody else waited for a millisecond, and for three after them.
+/// How many idle connections are closed at once, and how long the next ones wait then. Many expire together; ending one
+/// is some 15 us, and the kernel frees the state of thousands in one go: with 64 at once all other connections waited
+/// for a millisecond, and for three after them.
 const CLOSED_IDLE_MAX: usize = 4;
 const BETWEEN_CLOSED_IDLE_NS: u64 = 1_000_000;
 
-/// Room for as many places as there may be connections is asked for at once: memory that nobody
-/// touched costs nothing, while tables that grow by copying leave holes behind them. Up to so many.
+/// Room for as many places as there may be connections is reserved at once, up to this many: untouched memory costs
+/// nothing, while tables that grow by copying leave holes behind them.
 const PLACES_FIRST_MAX: usize = 1 << 20;
 
 /// The owner of a socket's slot.
@@ -42,7 +42,7 @@ pub(crate) struct Connections {
     places_first: usize,
 }
 
-/// What an idle connection is to the search for one to close.
+/// State of an idle connection for the search for one to close.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct IdleConnection {
     pub(crate) socket: SocketId,
@@ -74,7 +74,7 @@ impl Connections {
         self.count == 0
     }
 
-    /// Whether each client may have but so many, so that the peer's address is needed.
+    /// Whether the number per client is limited, so that the peer's address is needed.
     pub(crate) fn counts_addresses(&self) -> bool {
         self.addresses.has_cap()
     }
@@ -236,8 +236,8 @@ impl Connections {
         self.at_slot(slot).map(|connection| connection.since_ns)
     }
 
-    /// Appends to `found` up to [`CLOSED_IDLE_MAX`] that have been idle for `allowed_ns` or longer, out
-    /// of the first in the order. Returns when to look again.
+    /// Appends to `found` up to [`CLOSED_IDLE_MAX`] that have been idle for `allowed_ns` or longer, out of the first in
+    /// the order. Returns when to check again.
     pub(crate) fn idle_for(
         &mut self,
         allowed_ns: u64,
@@ -252,7 +252,7 @@ impl Connections {
                 return Some(now_ns.saturating_add(BETWEEN_CLOSED_IDLE_NS));
             }
             let Some(slot) = next else {
-                // All were looked at. A busy one can be idle for too long by then at the earliest.
+                // All were checked. A busy one can exceed its idle time at this time at the earliest.
                 return due_ns.or(has_busy.then_some(now_ns.saturating_add(allowed_ns)));
             };
             next = self.ages.younger(slot);
@@ -270,7 +270,7 @@ impl Connections {
                 due_ns = Some(due_ns.map_or(overdue_ns, |earlier| earlier.min(overdue_ns)));
             }
         }
-        // Those not looked at are younger; if none was young, they may be due as well.
+        // Those not checked are younger; if none was young, they may be due as well.
         let pause_ns = if found.is_empty() { allowed_ns / 16 } else { 0 };
         Some(due_ns.unwrap_or(now_ns.saturating_add(pause_ns)))
     }
@@ -285,17 +285,16 @@ impl Connections {
 
     #[inline]
     fn epoch(&self, now_ns: u64) -> u16 {
-        // One that was active whole rounds ago is taken for active now, once, which only keeps it
-        // where it stands.
+        // One that was active whole rounds ago is taken for active now, once, which only keeps its place.
         (now_ns >> self.epoch_shift) as u16
     }
 }
 
-// Connections in the order of their last activity, so that the one idle for longest is at hand.
+// Connections in the order of their last activity: the one idle for longest is first.
 //
-// A list through dense slots, 8 bytes for each. A connection moves to the young end when it is
-// active, but at most once per epoch (a quarter of a second by default): a request usually costs
-// one comparison here. Hence two connections active in the same epoch stand in any order.
+// A list through dense slots, 8 bytes for each. A connection moves to the young end when it is active, but at most once
+// per epoch (a quarter of a second by default): a request usually costs one comparison here. Two connections active in
+// the same epoch may be in either order.
 
 /// No connection: the end of the list.
 const NONE: u32 = u32::MAX;
@@ -312,7 +311,7 @@ struct Link {
     younger: u32,
 }
 
-/// See the module.
+/// Connections in the order of their last activity.
 #[derive(Debug)]
 struct Ages {
     links: Vec<Link>,
@@ -329,7 +328,7 @@ impl Ages {
         }
     }
 
-    /// Adds so many slots and asks for room for `room_count` at least; false without memory for it.
+    /// Adds so many slots and reserves room for `room_count` at least; false without memory for it.
     fn make_places(&mut self, added_count: usize, room_count: usize) -> bool {
         if self.links.try_reserve(room_count).is_err() {
             return false;
@@ -401,7 +400,7 @@ impl Ages {
 /// An address or network as one number; no client has zero.
 type Key = u128;
 
-/// See the module.
+/// Counts of open connections by client address.
 #[derive(Debug)]
 struct AddressCounts {
     count_max: usize,

@@ -1,4 +1,4 @@
-//! What a server counts: plain integers of one shard, added up only when somebody asks.
+//! Counters of a server: plain integers of one shard, added up only when they are read.
 
 use crate::limits::Limit;
 use crate::status::StatusCode;
@@ -17,7 +17,7 @@ pub struct HttpCounters {
     /// Idle connections closed to make room for new ones, when there were as many as may be, or
     /// descriptors ran out.
     pub connections_shed: u64,
-    /// Requests that a service was told to cancel because their client closed its connection.
+    /// Requests that a service had to cancel because their client closed its connection.
     pub requests_cancelled: u64,
     limit_hits: [u64; Limit::COUNT],
     responses: [u64; CODES],

@@ -155,7 +155,7 @@ struct Late {
 #[derive(Debug)]
 pub(crate) struct RequestDurations {
     histograms: Box<[DurationHistogram]>,
-    /// Requests of this tick that were answered at once, by cell.
+    /// Requests of this tick with an immediate response, by cell.
     in_tick: Box<[u32]>,
     late: Vec<Late>,
     route_last: u8,

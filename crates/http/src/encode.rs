@@ -11,12 +11,12 @@ use crate::method::Method;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
-/// The last field line of a response head, which says what becomes of the connection.
+/// The last field line of a response head, about the connection's reuse.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Persistence {
-    /// HTTP/1.1's default needs no words.
+    /// HTTP/1.1's default needs no field.
     Silent,
-    /// An HTTP/1.0 client that asked for it is told that it got it.
+    /// An HTTP/1.0 client that asked for keep-alive gets it confirmed.
     KeepAlive,
     /// This is the last response.
     Close,
@@ -98,12 +98,12 @@ pub(crate) fn encode_response(
 pub(crate) enum AnnouncedBody {
     Length(u64),
     Chunked,
-    /// Nothing says it: the connection closes behind it.
+    /// No field ends it: the connection closes after it.
     UntilClose,
 }
 
-/// Appends the head of a response whose body follows in parts; `parts.body` is left out. On failure
-/// nothing was appended.
+/// Appends the head of a response whose body follows in parts; `parts.body` is ignored. On failure nothing was
+/// appended.
 pub(crate) fn encode_response_head(
     output: &mut Buffer,
     blocks: &BlockPool,
@@ -157,7 +157,7 @@ pub(crate) fn encode_chunk(
     Ok(())
 }
 
-/// Appends what stands in front of a chunk of so many bytes, one at least. On failure nothing was appended.
+/// Appends the size line of a chunk of so many bytes, at least one. On failure nothing was appended.
 pub(crate) fn encode_chunk_size(
     output: &mut Buffer,
     blocks: &BlockPool,

@@ -1,4 +1,4 @@
-//! What can be wrong with a peer's bytes, and the status code that says so.
+//! Errors in a peer's bytes, and the status code for each.
 //!
 //! Every variant is the peer's fault. Where the fault leaves it unclear at which byte the next
 //! message starts, and that is everywhere here, the connection closes after the response.
@@ -44,7 +44,7 @@ pub enum ParseError {
     BodyTooLong {
         /// `Limits::body_bytes_max`.
         limit_bytes: u64,
-        /// What `Content-Length` announced.
+        /// The length in `Content-Length`.
         found_bytes: u64,
     },
     /// Empty method, or a byte that is no token character.
@@ -71,7 +71,7 @@ pub enum ParseError {
     /// CR without LF after it.
     #[error("a CR is not followed by LF: end lines with CRLF")]
     BareCarriageReturn,
-    /// White space before the first field: what follows may be hidden from other parsers.
+    /// White space before the first field: other parsers may not see the rest.
     #[error("white space stands before the first field: remove it")]
     LeadingWhitespace,
     /// A line that starts with white space continues the one before (obs-fold).
@@ -104,13 +104,13 @@ pub enum ParseError {
     /// Both ways of framing at once: the classic smuggling attempt.
     #[error("both Content-Length and Transfer-Encoding are present: send only one of them")]
     LengthAndTransferEncoding,
-    /// HTTP/1.0 does not know the field.
+    /// HTTP/1.0 does not define the field.
     #[error("Transfer-Encoding came with HTTP/1.0: use HTTP/1.1 or Content-Length")]
     TransferEncodingInOldVersion,
     /// A list, parameters, or not a token.
     #[error("Transfer-Encoding is not exactly \"chunked\": send that or Content-Length")]
     BadTransferEncoding,
-    /// A single coding this side does not know.
+    /// A single coding that is not supported.
     #[error("the transfer coding is not implemented: use chunked")]
     UnknownTransferCoding,
     /// `Expect` with anything but `100-continue`.
@@ -195,7 +195,7 @@ impl BodyError {
     }
 }
 
-// Panics of threads that go on after them: counted for the process, said in the log, shown on `/metrics`.
+// Panics of threads that go on after them: counted for the process, logged, and shown on `/metrics`.
 
 /// A thread beside the shards that does not end by a panic.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -206,8 +206,8 @@ pub(crate) enum HelperThread {
 
 static COUNTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// What `work` gives back; `None`: it panicked, which is counted and said. Its caller goes on, so what `work` changes
-/// has to be whole after each of its steps.
+/// The result of `work`; `None`: it panicked, which is counted and logged. The caller goes on, so data that `work`
+/// changes must be consistent after each of its steps.
 pub(crate) fn catch<T>(thread: HelperThread, work: impl FnOnce() -> T) -> Option<T> {
     let done = panic::catch_unwind(AssertUnwindSafe(work)).ok();
     if done.is_none() {
@@ -216,7 +216,7 @@ pub(crate) fn catch<T>(thread: HelperThread, work: impl FnOnce() -> T) -> Option
     done
 }
 
-/// Counts it, and says what came of it.
+/// Counts it, and logs the consequence.
 fn note(thread: HelperThread) {
     COUNTS[thread as usize].fetch_add(1, Ordering::Relaxed);
     let (name, consequence) = match thread {

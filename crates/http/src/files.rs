@@ -1,15 +1,13 @@
 //! The files of a directory as a [`Service`]: what `millpond serve files` runs.
 //!
-//! In the order of the `mod` lines: the target's path becomes a plain name, which the cache of
-//! small files knows, or which is opened beneath the root; preconditions and range select what is
-//! sent; a small file goes into the cache, a larger one is sent block by block as the client takes
-//! it. What memory cannot answer, the disk thread does.
+//! In the order of the `mod` lines: the target's path becomes a plain name, which is found in the cache of small files
+//! or opened beneath the root; preconditions and range select the bytes to send; a small file goes into the cache, a
+//! larger one is sent block by block as the client takes it. Reads that are not in memory go to the disk thread.
 //!
-//! What is served: regular files that the process may read, beneath the directory. A directory is
-//! answered with its `index.html`; without one it does not exist. Names that begin with a dot are
-//! hidden, except `/.well-known/` (RFC 8615). Links are followed while they stay beneath the
-//! directory, where the kernel has `openat2`. A file that shrinks while it is sent ends its
-//! connection: what was announced is never padded.
+//! It serves regular files that the process may read, beneath the directory. The response for a directory is its
+//! `index.html`; without one it does not exist. Names that begin with a dot are hidden, except `/.well-known/` (RFC
+//! 8615). Links are followed while they stay beneath the directory, where the kernel has `openat2`. A file that shrinks
+//! while it is sent ends its connection: the announced length is never padded.
 
 mod path;
 mod selection;
@@ -37,18 +35,18 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What to serve.
+/// Settings of the file server.
 #[derive(Clone, Debug)]
 pub struct FilesConfig {
     /// The directory.
     pub directory: PathBuf,
-    /// Follow symbolic links that stay beneath the directory. Otherwise, and where the kernel has no
-    /// `openat2`, none is: each part of a name is then opened by itself, on the disk thread.
+    /// Follow symbolic links that stay beneath the directory. Otherwise, and without `openat2` in the kernel, no link
+    /// is followed: each part of a name is then opened by itself, on the disk thread.
     pub follow_links: bool,
     /// Memory for small files, each shard; 0 for none.
     pub cache_bytes: usize,
-    /// The directory is looked up again by its name every second; otherwise the one that it leads to at the
-    /// start is served for ever.
+    /// The directory is looked up again by its name every second; otherwise the directory found at the start is served
+    /// until the end.
     pub follow_root: bool,
     /// The value of `Cache-Control` in every response with a file, e.g. `max-age=60`.
     pub cache_control: Option<String>,
@@ -75,15 +73,15 @@ pub enum FilesError {
     /// Missing, no directory, or not to be entered.
     #[error("cannot serve the directory {}: {error}", directory.display())]
     Directory {
-        /// What was asked for.
+        /// The configured value.
         directory: PathBuf,
-        /// The system's words.
+        /// The system's error.
         error: Errno,
     },
     /// No value of a field.
     #[error("\"{value}\" cannot stand in Cache-Control: write e.g. max-age=60")]
     CacheControl {
-        /// What was asked for.
+        /// The configured value.
         value: String,
     },
     /// No thread to wait for the disk.
@@ -102,7 +100,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Opens the directory, and starts the thread that looks where its name leads.
+    /// Opens the directory, and starts the thread that resolves its name again.
     pub fn open(config: &FilesConfig, shards: usize) -> Result<Self, FilesError> {
         let directory = &config.directory;
         let root =
@@ -126,14 +124,14 @@ impl Site {
         })
     }
 
-    /// What every response with a file says in `Cache-Control`.
+    /// `Cache-Control` of every response with a file.
     fn cache_control(&self) -> Option<FieldValue<'_>> {
         let value = self.cache_control.as_deref()?;
         // Checked when the site was opened.
         Some(FieldValue::known(value.as_bytes()))
     }
 
-    /// Whether links beneath the directory are followed: asked for, and the kernel has `openat2`.
+    /// Whether links beneath the directory are followed: configured, and the kernel has `openat2`.
     #[must_use]
     pub fn follows_links(&self) -> bool {
         self.root.current().way() == Way::Beneath
@@ -204,8 +202,8 @@ impl Files {
         &self.site.counters[self.shard_index]
     }
 
-    /// Takes the directory to which the name leads now, if it is another one. What is cached is compared with
-    /// it by name, as with every look.
+    /// Takes the directory to which the name leads now, if it has changed. Cached files are compared with it by name,
+    /// as in every check.
     #[inline]
     fn look_for_root(&mut self) {
         let generation = self.site.root.generation();
@@ -302,7 +300,7 @@ impl Service for Files {
         let mut answers = std::mem::take(&mut self.answers);
         self.disk.drain_into(&mut answers);
         for answer in answers.drain(..) {
-            // A request that was cancelled has no task: what was read for it goes.
+            // A request that was cancelled has no task: the bytes read for it are dropped.
             let Some(task) = self.tasks.get_mut(Handle::from_bits(answer.state)) else {
                 continue;
             };
@@ -314,7 +312,7 @@ impl Service for Files {
                     transfer.file = Some(file);
                     *read = Some(bytes);
                 }
-                // A state names one task for ever, and a task waits for one kind of response.
+                // A state is never reused for another task, and a task waits for one kind of response.
                 _ => continue,
             }
             completions.resume(answer.token);

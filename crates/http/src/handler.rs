@@ -1,8 +1,8 @@
 //! A service that is one function: `|request, response| -> Result<(), HandlerError>`.
 //!
-//! [`Handler`] is for services that answer every request at once. Shared state is what the function captures. An error
-//! becomes a response: the one that [`HandlerError::response`] names, 503 where memory ran out, and 500 for
-//! any other error, which is also logged (the first one, then once a minute how many there were).
+//! [`Handler`] is for services that respond to every request at once. Shared state is what the function captures. An
+//! error becomes a response: the one given by [`HandlerError::response`], 503 where memory ran out, and 500 for any
+//! other error, which is also logged (the first one, then once a minute how many there were).
 
 use std::error::Error;
 use std::fmt;
@@ -88,11 +88,11 @@ where
     }
 }
 
-/// Why a [`Handler`]'s function has not answered. Made from any error by `?`.
+/// Why a [`Handler`]'s function has not responded. Made from any error by `?`.
 pub struct HandlerError(Kind);
 
 enum Kind {
-    /// The client's mistake, say: what it is answered.
+    /// For example the client's mistake: the response it gets.
     Response {
         status: StatusCode,
         text: String,
@@ -101,7 +101,7 @@ enum Kind {
 }
 
 impl HandlerError {
-    /// The request is answered with this status and text.
+    /// The request gets this status and text.
     #[must_use]
     pub fn response(status: StatusCode, text: impl fmt::Display) -> Self {
         let text = text.to_string();
@@ -125,7 +125,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
     }
 }
 
-/// Whether a pool had no memory, whatever stands before that in the chain of causes.
+/// Whether a pool had no memory, anywhere in the chain of causes.
 fn is_lack_of_memory(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {

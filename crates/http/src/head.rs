@@ -21,7 +21,7 @@ impl Span {
         length: 0,
     };
 
-    /// Both ends must lie within `HEAD_BYTES_CAPACITY`; the parser never looks further.
+    /// Both ends must lie within `HEAD_BYTES_CAPACITY`; the parser never reads further.
     #[inline]
     pub(crate) fn new(start: usize, end: usize) -> Self {
         debug_assert!(start <= end && end <= crate::limits::HEAD_BYTES_CAPACITY);
@@ -226,7 +226,7 @@ pub struct RequestHead {
     pub target: Span,
     /// Path part; empty for an absolute-form target without one, which means `/`.
     pub path: Span,
-    /// What follows `?`.
+    /// The query after `?`.
     pub query: Option<Span>,
     /// Host and port: from an absolute-form target, otherwise from the Host field.
     pub authority: Span,
@@ -253,8 +253,7 @@ pub struct ResponseHead {
     pub reason: Span,
     /// Where the body ends, before considering what was asked: see [`ResponseHead::framing`].
     pub announced: Framing,
-    /// What version and `Connection` say, before considering what was asked: see
-    /// [`ResponseHead::keep_alive`].
+    /// Reuse by version and `Connection` alone, before the request is considered: see [`ResponseHead::keep_alive`].
     pub offers_keep_alive: bool,
     /// Length of the head with its final empty line.
     pub head_bytes: usize,
@@ -305,24 +304,24 @@ impl ResponseHead {
     }
 }
 
-// What of a request, and of the connection it came on, decides how its response is framed.
+// Properties of a request and its connection that decide how its response is framed.
 
-/// See the module.
+/// How a response is framed, as flags.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ResponseFraming(u8);
 
 impl ResponseFraming {
-    /// An HTTP/1.0 client that asked for it is told that the connection stays.
+    /// An HTTP/1.0 client that asked for keep-alive gets it confirmed.
     const KEEP_ALIVE: u8 = 1;
     /// This is the last response.
     const CLOSE: u8 = 2;
     /// The body is announced and left out.
     const HEAD: u8 = 4;
-    /// The client knows no chunks.
+    /// The client does not support chunks.
     const OLD_VERSION: u8 = 8;
-    /// The client said that this request is its last.
+    /// The client declared this request its last.
     const LAST_OF_CLIENT: u8 = 32;
-    /// More of the request's body is to come than anybody would read behind a response.
+    /// More of the request's body is to come than is read after a response.
     const CLOSES_IF_ANSWERED: u8 = 16;
 
     /// How the response to this is framed.
@@ -377,13 +376,13 @@ impl ResponseFraming {
         self.0 & Self::CLOSE != 0
     }
 
-    /// The client sends nothing behind this request: it said so.
+    /// The client sends nothing after this request, as it declared.
     #[inline]
     pub(crate) fn is_last_of_client(self) -> bool {
         self.0 & Self::LAST_OF_CLIENT != 0
     }
 
-    /// What the response's head says of that.
+    /// Value for this in the response's head.
     pub(crate) fn persistence(self) -> Persistence {
         match self.0 & (Self::CLOSE | Self::KEEP_ALIVE) {
             0 => Persistence::Silent,

@@ -42,14 +42,14 @@ impl fmt::Display for HeadPart {
     }
 }
 
-/// Why a text cannot stand in a message head.
+/// Why a text is not allowed in a message head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeadTextError {
     /// There has to be at least one byte.
     #[error("the {part} is empty: give at least one byte")]
     Empty {
-        /// What the text was for.
+        /// Purpose of the text.
         part: HeadPart,
     },
     /// A byte that ends the part, or that no sender may write there.
@@ -57,7 +57,7 @@ pub enum HeadTextError {
         "byte {found:#04x} at position {position} cannot stand in a {part}: leave it out or encode it"
     )]
     Byte {
-        /// What the text was for.
+        /// Purpose of the text.
         part: HeadPart,
         /// The first such byte.
         found: u8,
@@ -71,10 +71,10 @@ pub enum HeadTextError {
         /// The name.
         name: &'static str,
     },
-    /// All bytes may stand there, but not in this order.
+    /// All bytes are allowed there, but not in this order.
     #[error("the {part} is malformed: {}", expected_form(*part))]
     Form {
-        /// What the text was for.
+        /// Purpose of the text.
         part: HeadPart,
     },
 }
@@ -86,7 +86,7 @@ fn expected_form(part: HeadPart) -> &'static str {
     }
 }
 
-/// Fields whose only line is written from what the message is.
+/// Fields whose only line is written from the message's properties.
 const RESERVED: [&str; 3] = ["Content-Length", "Transfer-Encoding", "Host"];
 
 /// Which of [`RESERVED`] a name is.
@@ -101,7 +101,7 @@ const fn reserved(name: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// The first byte that cannot stand in this part.
+/// The first byte that is not allowed in this part.
 #[inline(always)]
 const fn check_bytes(bytes: &[u8], part: HeadPart) -> Result<(), HeadTextError> {
     let mut position = 0;
@@ -124,8 +124,8 @@ const fn check_bytes(bytes: &[u8], part: HeadPart) -> Result<(), HeadTextError> 
     Ok(())
 }
 
-/// Whether a value is sound at first sight, eight bytes at once: no byte is below the space or DEL. One
-/// with a tab is sound too, and is looked at byte by byte, as are those shorter than a word.
+/// Whether a value is valid by the fast check, eight bytes at once: no byte is below the space or DEL. One with a tab
+/// is valid too, and is checked byte by byte, as are those shorter than a word.
 #[inline]
 fn is_plain_value(bytes: &[u8]) -> bool {
     let (Some(last), words) = (bytes.last_chunk(), bytes.as_chunks().0) else {
@@ -277,8 +277,8 @@ pub struct FieldValue<'a>(&'a [u8]);
 /// A field to be written.
 pub type Field<'a> = (FieldName<'a>, FieldValue<'a>);
 
-/// What a request asks for (RFC 9112 3.2): a path that begins with a slash, perhaps with a query; a whole
-/// `http` or `https` URL; or `*`. Of bytes that RFC 3986 allows; others have to be percent-encoded.
+/// The request target (RFC 9112 3.2): a path that begins with a slash, perhaps with a query; a whole `http` or `https`
+/// URL; or `*`. Of bytes that RFC 3986 allows; others have to be percent-encoded.
 ///
 /// ```
 /// use millpond_http::RequestTarget;
@@ -291,8 +291,8 @@ pub type Field<'a> = (FieldName<'a>, FieldValue<'a>);
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct RequestTarget<'a>(&'a [u8]);
 
-/// What a request says in `Host` (RFC 9110 7.2): a name or an address, perhaps with a port. May be empty,
-/// where a server has no name.
+/// The value of `Host` (RFC 9110 7.2): a name or an address, perhaps with a port. May be empty, where a server has no
+/// name.
 ///
 /// ```
 /// use millpond_http::Authority;
@@ -441,7 +441,7 @@ impl<'a> FieldValue<'a> {
     /// Checks a value that is made at run time, in one pass over it.
     ///
     /// # Errors
-    /// The first byte that cannot stand in a value: CR, LF, NUL and every other control but the tab.
+    /// The first byte that is not allowed in a value: CR, LF, NUL and every other control but the tab.
     pub fn new(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self, HeadTextError> {
         let bytes = text.as_ref();
         match is_plain_value(bytes) {
@@ -474,7 +474,7 @@ impl<'a> RequestTarget<'a> {
     /// Checks a target that is made at run time, in one pass over it.
     ///
     /// # Errors
-    /// An empty target, the first byte that cannot stand in one, or a form that no request has.
+    /// An empty target, the first byte that is not allowed in one, or a form that no request has.
     pub fn new(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self, HeadTextError> {
         let bytes = text.as_ref();
         check_target(bytes).map(|()| Self(bytes))
@@ -507,8 +507,8 @@ impl<'a> Authority<'a> {
     /// Checks a host that is made at run time.
     ///
     /// # Errors
-    /// The first byte that cannot stand in a host, or a text that is no host with or without a port: one
-    /// with user information, for example.
+    /// The first byte that is not allowed in a host, or a text that is no host with or without a port: one with user
+    /// information, for example.
     pub fn new(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self, HeadTextError> {
         const PART: HeadPart = HeadPart::Authority;
         let bytes = text.as_ref();
@@ -551,9 +551,9 @@ impl FieldSpan {
     }
 }
 
-/// The fields of a message that was received, checked by the parser: they can be written into another
-/// message as they are. `Content-Length`, `Transfer-Encoding` and `Host` are left out, which are written
-/// from what the other message is. Intermediaries leave out those of RFC 9110 7.6.1 besides.
+/// The fields of a message that was received, checked by the parser: they can be written into another message as they
+/// are. `Content-Length`, `Transfer-Encoding` and `Host` are left out, which are written from the other message's
+/// properties. Intermediaries also leave out those of RFC 9110 7.6.1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceivedFields<'a> {
     head: &'a [u8],

@@ -1,13 +1,12 @@
 //! Bytes that arrived and must wait: for the rest of a head, for an earlier request, for room.
 //!
-//! A receive brings up to 64 KiB, and two may have to wait, but a pooled block holds 32 KiB. So it
-//! is a chain of blocks, of which each but the last is full when it is made: however a network cuts
-//! what a peer sends, no byte of it is malloc's. Only a head longer than a block makes a block of
-//! its own size.
+//! A receive brings up to 64 KiB, and two may have to wait, but a pooled block holds 32 KiB. So it is a chain of
+//! blocks, of which each but the last is full when it is made: however a network splits the bytes, none of them is in
+//! memory from malloc. Only a head longer than a block makes a block of its own size.
 
 use millpond_mempool::{BlockPool, Buffer, POOLED_BYTES_MAX, Pool, PoolError, Pooled};
 
-/// See the module. Never empty.
+/// Received bytes that wait, as a chain of blocks. Never empty.
 #[derive(Debug)]
 pub(crate) struct KeptInput {
     bytes: Buffer,
@@ -66,12 +65,12 @@ impl KeptInput {
         &self.bytes
     }
 
-    /// Whether there are bytes behind [`Self::first`].
+    /// Whether there are bytes after [`Self::first`].
     pub(crate) const fn has_more(&self) -> bool {
         self.next.is_some()
     }
 
-    /// What is left once `count` of the first bytes are done with.
+    /// The rest after `count` of the first bytes are consumed.
     pub(crate) fn without_front(mut input: Pooled<Self>, count: usize) -> Option<Pooled<Self>> {
         if count == input.bytes.len() {
             return input.next.take();

@@ -95,7 +95,7 @@ pub use service::{
 };
 pub use status::StatusCode;
 
-/// The page for those who embed these crates: its blocks are tests of this one, which has all it takes.
+/// The page for users who embed these crates: its blocks are tests of this crate, which has all they need.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/how-to/embed-the-crates.md")]
 mod embedding {}

@@ -14,9 +14,8 @@ pub const FIELDS_CAPACITY: usize = 128;
 /// Offsets inside a head are 16 bits wide, which halves the parser's table.
 pub const HEAD_BYTES_CAPACITY: usize = u16::MAX as usize;
 
-/// The caps of one server or client, as somebody writes them down. Nothing takes these:
-/// [`LimitValues::checked`] makes the [`Limits`] that everything takes. `Default` is what the servers run
-/// with.
+/// The caps of one server or client, as plain values. They are not used directly: [`LimitValues::checked`] makes the
+/// [`Limits`] that all types take. `Default` has the servers' values.
 ///
 /// ```
 /// use millpond_http::{LimitValues, LimitsError};
@@ -37,16 +36,16 @@ pub struct LimitValues {
     pub fields_max: usize,
     /// Body after decoding; beyond it: 413, before the body is read where its length is announced.
     pub body_bytes_max: u64,
-    /// Bodies that are gathered whole, of all shards together, until their requests are answered; one
-    /// more is not read, unless it is alone, for up to 5 s, and then answered 503. Those of up to 64 KiB
-    /// do not count: there are no more of them than connections.
+    /// Bodies that are gathered whole, of all shards together, until their responses are sent; one more is not read,
+    /// unless it is alone, for up to 5 s, and then gets 503. Those of up to 64 KiB do not count: there are no more of
+    /// them than connections.
     pub bodies_bytes_max: u64,
-    /// Chunk extensions of one chunk: nobody uses them, attackers do; beyond it: 400.
+    /// Chunk extensions of one chunk: only attackers use them; beyond it: 400.
     pub chunk_extension_bytes_max: usize,
     /// Trailer section of a chunked body; beyond it: 431.
     pub trailer_bytes_max: usize,
-    /// Requests answered per connection and tick: a deep pipeline must not starve the others.
-    /// The rest waits for the next tick; nothing is refused.
+    /// Requests served per connection and tick: a deep pipeline must not starve the others. The rest waits for the next
+    /// tick; nothing is refused.
     pub pipelined_per_tick_max: usize,
     /// Unsent response bytes of one connection at which it stops being read (back-pressure).
     pub output_bytes_max: usize,
@@ -63,21 +62,21 @@ pub struct LimitValues {
     pub body_grace_ns: u64,
     /// Slowest body after the grace; below it: 408.
     pub body_rate_bytes_per_s_min: u64,
-    /// How far a peer may be behind while others wait for the memory that its large body holds: all of what is
-    /// held in two minutes, 64 KiB a second at least. The one furthest behind is answered 408, or cut where
-    /// it is a response that it reads too slowly. Shorter than the 5 s that the others wait.
+    /// How far a peer may be behind while others wait for the memory that its large body holds: all of what is held in
+    /// two minutes, 64 KiB a second at least. The one furthest behind gets 408, or is cut if it reads a response too
+    /// slowly. Shorter than the 5 s that the others wait.
     pub contended_grace_ns: u64,
     /// For a peer that does not read what it asked for; beyond it the connection is cut.
     pub write_stall_ns: u64,
     /// Slowest reading of a response: so many bytes earn a blocked write one second more.
     pub write_rate_bytes_per_s_min: u64,
-    /// How long a graceful stop waits for requests being answered.
+    /// How long a graceful stop waits for requests under way.
     pub drain_timeout_ns: u64,
-    /// Open connections of one shard. One more takes the place of the one idle for longest, if that
-    /// is `idle_timeout_min_ns`; otherwise it is answered 503 and closed.
+    /// Open connections of one shard. One more takes the place of the one idle for longest, if that is
+    /// `idle_timeout_min_ns`; otherwise it gets 503 and is closed.
     pub connections_max: usize,
-    /// Open connections of one shard from one address; one more is answered 503 and closed.
-    /// `usize::MAX` counts nobody: behind a proxy all come from one address.
+    /// Open connections of one shard from one address; one more gets 503 and is closed. `usize::MAX`: no limit: behind
+    /// a proxy all come from one address.
     pub connections_per_address_max: usize,
     /// Whether connections from loopback addresses count towards `connections_per_address_max`.
     pub counts_loopback_addresses: bool,
@@ -96,7 +95,7 @@ const fn closing_max(connections: usize) -> usize {
 }
 
 impl LimitValues {
-    /// What the servers run with.
+    /// The servers' values.
     pub const DEFAULT: Self = Self {
         request_line_bytes_max: 8 * 1024,
         head_bytes_max: 16 * 1024,
@@ -135,7 +134,7 @@ impl LimitValues {
         let most = sockets.saturating_sub(CLOSING_MAX);
         let share = sockets / 5 * 4;
         let least = sockets.saturating_sub(CLOSING_MIN);
-        // The first of the three whose part for closing sockets is what it assumes or less.
+        // The first of the three whose share for closing sockets is at most the assumed one.
         if most / 4 >= CLOSING_MAX {
             most
         } else if share / 4 >= CLOSING_MIN {
@@ -206,8 +205,8 @@ impl Default for LimitValues {
     }
 }
 
-/// Caps that are known to be sound: made by [`LimitValues::checked`], read like the values. What is parsed
-/// under them fits in the parser's tables.
+/// Checked caps: made by [`LimitValues::checked`], read like the values. Heads parsed under them fit the parser's
+/// tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits(LimitValues);
 
@@ -227,7 +226,7 @@ impl Deref for Limits {
 }
 
 impl Limits {
-    /// What the servers run with.
+    /// The servers' values.
     pub const DEFAULT: Self = sound(LimitValues::DEFAULT);
 
     /// For heads that were accepted before, under whatever limits.
@@ -246,8 +245,9 @@ impl Limits {
         self
     }
 
-    /// The same with other caps on the heads of responses, for a [`crate::ClientConnection`], which looks at the fields
-    /// about framing alone: so many fields are checked, and the first [`FIELDS_CAPACITY`] of them stand in the table.
+    /// The same with other caps on the heads of responses, for a [`crate::ClientConnection`], which needs only the
+    /// fields about framing: so many fields are checked, and the first [`FIELDS_CAPACITY`] of them are stored in the
+    /// table.
     ///
     /// # Errors
     /// A cap of 0, or a head longer than [`HEAD_BYTES_CAPACITY`].
@@ -300,14 +300,14 @@ pub enum LimitsError {
     OutOfRange {
         /// Field of [`LimitValues`].
         name: &'static str,
-        /// What was asked for.
+        /// The configured value.
         value: u64,
         /// The largest that works.
         value_max: u64,
     },
 }
 
-/// What a peer ran into: an index into the counts of how often each limit was hit.
+/// A limit that a peer hit: an index into the counts of how often each limit was hit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub enum Limit {
@@ -412,7 +412,7 @@ impl LimitValues {
         let range_ns = u128::from(self.idle_timeout_ns - shortest_ns);
         let full = self.connections_max as u128 * 9;
         let spare = full.saturating_sub(open_count as u128 * 10);
-        // At most `range_ns`, hence it fits.
+        // At most `range_ns`, so it fits.
         shortest_ns + (range_ns * spare / full) as u64
     }
 }

@@ -1,8 +1,8 @@
-//! What a server says about itself: every line on stderr goes through here.
+//! The server's log: every line on stderr goes through here.
 //!
-//! One process has one stderr, so format and level are the process's, set once at the start.
-//! Shards do not come here while they serve: what happens to them often they count, and
-//! `serve/event_watch.rs` tells of the counts; [`CountedEvent`] keeps an event that goes on from filling a disk.
+//! One process has one stderr, so format and level are the process's, set once at the start. Shards do not log while
+//! they serve: they count frequent events, and `serve/event_watch.rs` logs the counts; [`CountedEvent`] keeps a lasting
+//! event from filling a disk.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
@@ -21,17 +21,17 @@ use crate::head_text::FieldValue;
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub enum LogLevel {
-    /// Somebody has to do something.
+    /// An operator has to act.
     Error,
-    /// Peers or limits keep the server from serving somebody.
+    /// Peers or limits keep the server from serving some clients.
     Warn,
-    /// What it does: where it listens, that it stops.
+    /// Its own actions: where it listens, that it stops.
     Info,
-    /// What peers do wrong.
+    /// Faults of peers.
     Debug,
 }
 
-/// How lines look.
+/// Format of the lines.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum LogFormat {
     /// `millpond: ` and a sentence.
@@ -54,7 +54,7 @@ pub fn configure(format: LogFormat, level: LogLevel) {
 /// The service manager's line about this process.
 struct StatusLine {
     manager: ServiceManager,
-    /// What it says without an error.
+    /// Its name in lines without an error.
     status: String,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn show_errors_to_no_manager() {
     *STATUS_LINE.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// The last error stays in the status line when what it says is over: so its time stands there.
+/// The last error stays in the status line after it is over: so its time is written there.
 fn show_error(message: &str) {
     let line = STATUS_LINE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(line) = &*line {
@@ -91,8 +91,8 @@ fn status_with_error(status: &str, unix_ms: u64, message: &str) -> String {
     format!("{status}; last error at {time}: {message}")
 }
 
-/// Panics of any thread are lines of the log from now on, with the place, and with a backtrace where
-/// `RUST_BACKTRACE` asks for one. For programs: the hook is the process's.
+/// Logs panics of any thread from now on, with the place, and with a backtrace where `RUST_BACKTRACE` asks for one. For
+/// programs: the hook is the process's.
 pub fn write_panics() {
     std::panic::set_hook(Box::new(|info| write(LogLevel::Error, PanicLine(info))));
 }
@@ -148,13 +148,13 @@ fn write_with(level: LogLevel, event: Option<(&str, u64)>, message: impl fmt::Di
     }
 }
 
-/// Writes what somebody asked for with a signal, whatever the level: text as it is.
+/// Writes a text requested with a signal, whatever the level, unchanged.
 pub(crate) fn write_table(table: &str) {
     put(LogLevel::Info, table.to_owned(), None, table);
 }
 
-/// The sentence with which a program ends: written whatever the level, and in text without a word
-/// for the level, since the exit status says it.
+/// The last message of a program: written whatever the level, and in text without the level, since the exit status
+/// shows it.
 pub fn write_last(message: impl fmt::Display) {
     let text = format!("millpond: {message}\n");
     put(LogLevel::Error, text, None, message);
@@ -167,8 +167,7 @@ fn put(level: LogLevel, text: String, event: Option<(&str, u64)>, message: impl 
         true => json_line(unix_ms(), level, event, &message.to_string()),
         false => text.into_bytes(),
     };
-    // In one write, so that lines of several threads do not mix. Were stderr closed, nobody would
-    // be left to tell.
+    // In one write, so that lines of several threads do not mix. If stderr is closed the line is lost.
     let _ = std::io::stderr().write_all(&line);
 }
 
@@ -254,22 +253,22 @@ impl std::str::FromStr for LogFormat {
     }
 }
 
-/// An event that may go on for long: told when it begins, and then once a minute how often it was.
+/// An event that may go on for long: logged when it begins, and then once a minute with its count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Repeated {
-    /// When it was last told of, while it goes on.
+    /// When it was last logged, while it goes on.
     told_ns: Option<u64>,
     untold_count: u64,
 }
 
-/// What is to be told of an event.
+/// The lines due for an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum EventNotice {
     /// It begins: so often so far.
     First(u64),
     /// It went on.
     More {
-        /// So often since it was last told of.
+        /// Count since it was last logged.
         count: u64,
         /// So long ago.
         seconds: u64,
@@ -306,7 +305,7 @@ impl Repeated {
 }
 
 impl EventNotice {
-    /// As a line of the log: `sentence` says what happened, and what to do about it.
+    /// As a line of the log. `sentence`: what happened, and the remedy.
     pub(crate) fn write(self, level: LogLevel, event: &'static str, sentence: &str) {
         write_event(level, event, self.count(), self.line(sentence));
     }
@@ -328,8 +327,8 @@ impl EventNotice {
     }
 }
 
-/// An event that threads only count: a thread that looks at the count now and then writes a line when it begins
-/// to grow, then once a minute with how much more there was, until it stops.
+/// An event that threads only count: a thread that reads the count now and then writes a line when it begins to grow,
+/// then once a minute with how much more there was, until it stops.
 #[derive(Debug)]
 pub struct CountedEvent {
     level: LogLevel,
@@ -340,7 +339,7 @@ pub struct CountedEvent {
 }
 
 impl CountedEvent {
-    /// `name` is the `event` of lines in JSON; `sentence` says what happened, and what to do about it.
+    /// `name` is the `event` of lines in JSON; `sentence`: what happened, and the remedy.
     #[must_use]
     pub fn new(level: LogLevel, name: &'static str, sentence: &'static str) -> Self {
         Self {
@@ -400,7 +399,7 @@ const TEXT_BYTES: usize = LINES_END
     + CONTENT_TYPE_BYTES_MAX
     + DIGITS_MAX;
 
-/// Which of these lines a service wrote itself: its own stand in their place.
+/// Which of these lines a service wrote itself: they replace ours.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct GivenLines {
     pub(crate) server: bool,
@@ -414,7 +413,7 @@ impl GivenLines {
     };
 }
 
-/// Lines that stand in every response head, and the last 200 OK's whole head.
+/// Lines of every response head, and the last 200 OK's whole head.
 #[derive(Clone, Debug)]
 pub(crate) struct FixedHeaderLines {
     /// The status line, the lines, what else was in the last head, and what is left of longer ones.
@@ -476,7 +475,7 @@ impl FixedHeaderLines {
         &self.text[begin..end]
     }
 
-    /// The `Date` line alone, for responses whose other lines are somebody else's.
+    /// The `Date` line alone, for responses whose other lines come from another server.
     #[inline]
     pub(crate) fn date_line(&self) -> &[u8] {
         &self.text[OK_LINE.len() + SERVER_LINE.len()..LINES_END]

@@ -1,6 +1,6 @@
 //! Request methods: the token as an enum, and what each means for a body.
 //!
-//! Which methods a path allows is the service's word.
+//! The service decides which methods a path allows.
 
 /// A request method. Anything outside RFC 9110 and PATCH is `Extension`; its token is in the head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
@@ -21,7 +21,7 @@ pub enum Method {
     Patch,
     /// `TRACE`
     Trace,
-    /// `CONNECT`: parsed, never served (the server answers 501).
+    /// `CONNECT`: parsed, never served (the server responds with 501).
     Connect,
     /// Any other valid token.
     Extension,
@@ -85,7 +85,7 @@ impl Method {
         }
     }
 
-    /// Whether it only asks (RFC 9110 9.2.1).
+    /// Whether it is safe (RFC 9110 9.2.1).
     #[must_use]
     pub fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
@@ -127,6 +127,6 @@ impl std::str::FromStr for Method {
     "unknown method \"{token}\": use GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH, TRACE or CONNECT"
 )]
 pub struct UnknownMethod {
-    /// What was given.
+    /// The value given.
     pub token: String,
 }

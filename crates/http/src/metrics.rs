@@ -1,4 +1,4 @@
-//! `/metrics`: Prometheus text of one server, all shards; and a table for a person who sends SIGUSR1.
+//! `/metrics`: Prometheus text of one server, all shards; and a table for an operator on SIGUSR1.
 //!
 //! A shard counts in plain integers and publishes a copy of them about once a second while
 //! anything happens (`Snapshots`); the shard that is asked puts all copies into one text (`write_all`).
@@ -28,7 +28,7 @@ use crate::request::Request;
 pub(crate) const PROMETHEUS_TEXT: FieldValue<'_> =
     FieldValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// What a server is, as labels of `millpond_build_info`.
+/// Properties of a server, as labels of `millpond_build_info`.
 pub(crate) type BuildLabels = [(&'static str, String)];
 
 /// All shards' numbers and the build's labels.
@@ -62,8 +62,8 @@ pub(crate) fn write_all(
     write_classes(out, shards);
 }
 
-/// The metrics that Prometheus' client libraries have of their process, under the same names. What the kernel does not
-/// tell is left out.
+/// The metrics that Prometheus' client libraries have of their process, under the same names. Values that the kernel
+/// does not report are left out.
 fn write_process(out: &mut MetricsText<'_>) {
     let Ok(process) = procfs::process::Process::myself() else {
         return;
@@ -362,7 +362,7 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
 
 type DriverMetric = (&'static str, &'static str, fn(&DriverCounters) -> u64);
 
-/// What a driver holds.
+/// Gauges of a driver.
 const DRIVER_GAUGES: [DriverMetric; 2] = [
     (
         "sockets_held",
@@ -376,7 +376,7 @@ const DRIVER_GAUGES: [DriverMetric; 2] = [
     ),
 ];
 
-/// What a driver counts besides its calls.
+/// Counters of a driver besides its calls.
 const DRIVER_METRICS: [DriverMetric; 14] = [
     ("ticks_total", "Rounds of the event loop.", |driver| {
         driver.ticks
@@ -629,14 +629,14 @@ pub(crate) struct ShardSnapshot {
     pub(crate) driver: DriverCounters,
     /// Of a server that speaks TLS.
     pub(crate) tls: Option<TlsCounters>,
-    /// Of a server whose clients begin with a PROXY header.
+    /// Of a server whose clients send a PROXY header.
     pub(crate) proxy_heads: Option<ProxyHeadCounters>,
     pub(crate) driver_name: &'static str,
     /// With a log only.
     pub(crate) access_log: Option<AccessLogCounters>,
     pub(crate) pools: Vec<PoolStats>,
     pub(crate) classes: Vec<ClassStats>,
-    /// What the pools have given back because nobody used it, ever.
+    /// Bytes that the pools have given back because they were unused, in total.
     pub(crate) bytes_given_back: u64,
     /// Addresses of the buffers the kernel writes to, with pages or without.
     pub(crate) io_buffers_addressed_bytes: u64,
@@ -678,7 +678,7 @@ impl Snapshots {
 
 // Access to `/metrics` on the listener that serves everything else.
 
-/// Which peers `GET /metrics` on the main listener is answered for. For all others the path is one of the service's.
+/// The peers that may read `GET /metrics` on the main listener. For all others the path belongs to the service.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MetricsAccess {
     /// Peers on a loopback address or a unix socket, unless a proxy of this machine passes the request on for others.
@@ -704,7 +704,7 @@ impl FromStr for MetricsAccess {
 }
 
 impl MetricsAccess {
-    /// Whether this request may be answered. `peer`: asked only where it matters.
+    /// Whether this request may read the metrics. `peer`: called only where it matters.
     pub(crate) fn allows(self, request: &Request<'_>, peer: impl FnOnce() -> Option<Peer>) -> bool {
         match self {
             Self::All => true,
@@ -722,7 +722,7 @@ fn is_local(peer: Peer) -> bool {
     }
 }
 
-/// Whether the request carries what proxies add when they pass a request on.
+/// Whether the request has fields that proxies add.
 fn is_forwarded(request: &Request<'_>) -> bool {
     const NAMES: [&[u8]; 3] = [b"forwarded", b"via", b"x-real-ip"];
     const PREFIX: &[u8] = b"x-forwarded-";
@@ -1031,7 +1031,7 @@ impl Scrape {
         let _ = self.reader.set(waker);
     }
 
-    /// Asks for a text; the reader is woken when it is there.
+    /// Requests a text; the reader is woken when it is ready.
     pub(crate) fn ask(&self) {
         self.is_asked.store(true, Ordering::Release);
         if let Some(writer) = self.writer.get() {
@@ -1039,9 +1039,9 @@ impl Scrape {
         }
     }
 
-    /// Whether a text is asked for, which the caller writes then.
+    /// Whether a text was requested, which the caller then writes.
     pub(crate) fn take_question(&self) -> bool {
-        // Looked at first: a shard is woken often, and writes cost the others the cache line.
+        // Read first: a shard is woken often, and writes cost the others the cache line.
         self.is_asked.load(Ordering::Relaxed) && self.is_asked.swap(false, Ordering::AcqRel)
     }
 

@@ -24,7 +24,7 @@ use crate::scan::{Scanner, ScannerKind, Text, Work};
 
 pub use request::parse_trailer_fields;
 
-/// What parsing a prefix of a stream gives when nothing is wrong with it.
+/// Result of parsing a prefix of a stream without errors.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Parsed<T> {
     /// The head is complete.
@@ -50,8 +50,8 @@ pub fn parse_request_head(
     )
 }
 
-/// [`parse_request_head`] in a place that is there already, and empty, so that a head is moved
-/// nowhere. False: it is not whole, and the other function says why.
+/// [`parse_request_head`] into an existing, empty place, so that no head is moved. False: it is not whole, and the
+/// other function returns why.
 #[inline(always)]
 pub(crate) fn parse_whole_request_head(
     bytes: &[u8],
@@ -154,7 +154,7 @@ fn parse_head<G: Grammar>(
     stopped(attempt.stop, bytes.len(), limits)
 }
 
-/// What a parser has: the head so far, and why it is not whole if it is not.
+/// State of a parser: the head so far, and why it is not whole if it is not.
 pub(crate) struct Attempt<H> {
     head: H,
     stop: Stop,
@@ -201,7 +201,7 @@ impl<G: Grammar> Work for ParseHead<G> {
     }
 }
 
-/// What a stop means: a head that reaches its most bytes has exceeded the limit.
+/// Meaning of a stop: a head that reaches its maximum length has exceeded the limit.
 #[cold]
 fn stopped<T>(stop: Stop, bytes: usize, limits: &Limits) -> Result<Parsed<T>, ParseError> {
     match stop {
@@ -242,12 +242,12 @@ fn expect_line_end(bytes: &[u8], at: usize) -> Result<usize, Stop> {
     Ok(at + 2)
 }
 
-// Where a body ends and whether the connection lives on, out of the fields that say so.
+// The end of the body and the connection's reuse, from the fields that decide them.
 
-/// What the fields that decide framing and reuse said, gathered while they pass by.
+/// Values of the fields that decide framing and reuse, collected during the parse.
 #[derive(Clone, Copy)]
 struct FramingFields {
-    /// Which of them were there; zero for most heads, and then nothing else is looked at.
+    /// Which of them were present; zero for most heads, and then nothing else is checked.
     seen: u8,
     content_length: u64,
 }
@@ -270,7 +270,7 @@ impl FramingFields {
         }
     }
 
-    /// Whether there may be a body, or no host.
+    /// Whether a body is possible, or the host is missing.
     #[inline(always)]
     fn is_more_than_host(self) -> bool {
         self.seen & (Self::LENGTH | Self::CHUNKED | Self::HOST) != Self::HOST
@@ -281,13 +281,13 @@ impl FramingFields {
         self.seen & which != 0
     }
 
-    /// Looks at one field.
+    /// Handles one field.
     #[inline(always)]
     fn visit(&mut self, line: &FieldLine<'_>) -> Result<(), ParseError> {
         let name = line.name;
         if name.is(b"connection") {
             self.seen |= match line.value {
-                // What nearly everybody says.
+                // The most common value.
                 b"keep-alive" => Self::KEEP_ALIVE,
                 other => connection_options(other),
             };
@@ -299,7 +299,7 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Notes a Host field; true when it says which site is meant.
+    /// Notes a Host field; true when it names the site.
     #[inline(always)]
     fn is_first_host(&mut self) -> Result<bool, ParseError> {
         let before = self.seen & (Self::HOST | Self::AUTHORITY);
@@ -367,7 +367,7 @@ impl FramingFields {
     }
 }
 
-/// What `Connection` says that matters here, of all its options.
+/// The options of `Connection` that matter here.
 #[inline(never)]
 fn connection_options(value: &[u8]) -> u8 {
     let mut options = 0;
@@ -402,7 +402,7 @@ fn parse_content_length(value: &[u8]) -> Result<u64, ParseError> {
     Ok(length)
 }
 
-// The request target: its four forms (RFC 9112 3.2), and what a host may look like.
+// The request target: its four forms (RFC 9112 3.2), and the syntax of a host.
 
 /// Digits of the largest port.
 pub(crate) const PORT_DIGITS_MAX: usize = 5;

@@ -8,7 +8,7 @@ use crate::response::Response;
 use crate::service::{Flow, Service, ServiceContext};
 use crate::status::StatusCode;
 
-/// `GET /` and `GET /plaintext` answer "Hello, World!".
+/// `GET /` and `GET /plaintext` respond with "Hello, World!".
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plaintext;
 
@@ -26,7 +26,7 @@ impl Service for Plaintext {
         // Compared whole; a pattern would be matched byte by byte.
         let is_known_path = path == b"/plaintext" || path == b"/" || path == b"*";
         let is_read = matches!(request.method, Method::Get | Method::Head);
-        // Out of memory leaves the response unsent, which the server answers with 503.
+        // Out of memory leaves the response unsent, and the server responds with 503.
         let _ = match (is_known_path, is_read) {
             (true, true) => response.send(StatusCode::OK, TEXT_PLAIN, b"Hello, World!"),
             (true, false) => {
@@ -42,8 +42,8 @@ impl Service for Plaintext {
         Flow::Done
     }
 
-    /// Nobody reads them, so nobody keeps them: waiting for a body would hold up to
-    /// `body_bytes_max` of memory for each connection.
+    /// They are not read, so they are not kept: waiting for a body would hold up to `body_bytes_max` of memory for each
+    /// connection.
     fn takes_body_in_parts(&mut self, _request: &Request<'_>) -> bool {
         true
     }

@@ -1,12 +1,12 @@
 //! A reverse proxy: clients on one side, the connection pool and its upstreams on the other.
 //!
-//! [`Proxy`] is a [`crate::Service`]; [`ProxyControl`] holds what all shards' proxies are told, and
-//! tells them anew. In the order of the `mod` lines below: what is configured, which upstream is
-//! chosen, what of a head is passed on, and how an exchange runs.
+//! [`Proxy`] is a [`crate::Service`]; [`ProxyControl`] holds the configuration of all shards' proxies, and replaces it.
+//! In the order of the `mod` lines below: configuration, choice of the upstream, fields that are passed on, and the
+//! exchange.
 //!
-//! Invariants: framing is written from what was parsed, on both sides; no hop-by-hop field passes; a
-//! request is repeated only if it provably did not start, or if repeating it changes nothing and nobody
-//! has seen a response; every failure has a side at fault.
+//! Invariants: framing is written from the parsed message, on both sides; no hop-by-hop field passes; a request is
+//! repeated only if it provably did not start, or if it is idempotent and no response has reached the client; every
+//! failure has a side at fault.
 
 mod config;
 mod client_peer;

@@ -1,4 +1,4 @@
-//! What a service sees of a request: borrowed parts of the received bytes, and the whole body.
+//! A request as a service gets it: borrowed parts of the received bytes, and the whole body.
 //!
 //! A body that a service wants in parts is not here: it comes to `Service::stream`.
 
@@ -70,7 +70,7 @@ impl<'a> Request<'a> {
         if path.is_empty() { b"/" } else { path }
     }
 
-    /// What follows the first `?`, not decoded.
+    /// The query after the first `?`, not decoded.
     #[inline]
     #[must_use]
     pub fn query(&self) -> Option<&'a [u8]> {
@@ -121,7 +121,7 @@ impl<'a> Request<'a> {
         ReceivedFields::new(self.bytes, self.fields)
     }
 
-    /// How the end of the body is known: what a relay says of the body it passes on.
+    /// How the end of the body is known: the framing a relay passes on.
     #[must_use]
     pub fn framing(&self) -> Framing {
         self.head.framing
@@ -172,14 +172,14 @@ impl<'a> Request<'a> {
     }
 }
 
-// Responses to methods that a resource does not have (RFC 9110 9.1, 9.3.7 and 15.5.6): OPTIONS is told what it
-// has, a method that is known is refused with 405, and any other with 501.
+// Responses to methods that a resource does not have (RFC 9110 9.1, 9.3.7 and 15.5.6): OPTIONS gets the list, a known
+// method gets 405, and any other 501.
 
-/// What resources have that are only read.
+/// Methods of read-only resources.
 pub(crate) const READ_ONLY: FieldValue<'_> = FieldValue::from_static("GET, HEAD, OPTIONS");
 
-/// Answers a request whose method is not among those that `allow` lists, OPTIONS aside. `sentence` says
-/// what to do instead. Without memory nothing is sent, which the server answers with 503.
+/// Responds to a request whose method `allow` does not list, also to OPTIONS. `sentence`: what to do instead. Without
+/// memory nothing is sent, and the server responds with 503.
 #[cold]
 pub fn answer_other_method(
     method: Method,

@@ -1,8 +1,6 @@
-//! What a service answers with: written at once, behind the responses before it, into the
-//! connection's output.
+//! A service's response: written at once, after the responses before it, into the connection's output.
 //!
-//! What is written is copied, once, into the block that leaves with the tick; only files go past it
-//! ([`Response::send_file`]).
+//! Bytes are copied once, into the block that leaves with the tick; only files bypass it ([`Response::send_file`]).
 
 use crate::encode::{
     AnnouncedBody, ResponseParts, encode_chunk, encode_chunk_part, encode_chunk_size,
@@ -30,7 +28,7 @@ pub struct Response<'a> {
     pub(crate) manner: ResponseFraming,
     pub(crate) sent: Option<StatusCode>,
     pub(crate) outgoing: Outgoing,
-    /// Why it was answered here and not by an upstream, where the proxy knows.
+    /// Why the response was made here and not by an upstream, where the proxy knows.
     pub(crate) failure: Option<Failure>,
     /// The connection itself, where the response may go past the output.
     pub(crate) wire: Option<&'a mut dyn Wire>,
@@ -71,15 +69,15 @@ pub enum WriteError {
     /// More than was announced.
     #[error("{given_bytes} bytes given where {left_bytes} were left of the length announced")]
     PastLength {
-        /// What was to be written.
+        /// Bytes to be written.
         given_bytes: usize,
-        /// What was left.
+        /// Bytes of room.
         left_bytes: u64,
     },
     /// Less than was announced.
     #[error("the body ends {left_bytes} bytes before the length announced")]
     Missing {
-        /// What was left.
+        /// Bytes of room.
         left_bytes: u64,
     },
     /// Its head was not sent.
@@ -100,7 +98,7 @@ pub enum SendError {
     /// A second response would be taken for that of the next request.
     #[error("the request was answered with {sent} already: send one response")]
     Answered {
-        /// The status of the response that stands.
+        /// The status of the written response.
         sent: StatusCode,
     },
     /// A second one would frame the message, or end the connection, otherwise than the server does.
@@ -120,7 +118,7 @@ pub enum SendError {
     /// 1xx: the client would wait for the response behind it.
     #[error("{status} is no final response: send a status from 200 on")]
     Informational {
-        /// What was to be sent.
+        /// Bytes to be sent.
         status: StatusCode,
     },
 }
@@ -129,8 +127,8 @@ impl Response<'_> {
     /// Responses with a body.
     ///
     /// # Errors
-    /// See [`SendError`]. Nothing was sent then, and returning `Flow::Done` makes the server answer 503
-    /// where there is no response yet.
+    /// See [`SendError`]. Nothing was sent then, and returning `Flow::Done` makes the server respond with 503 if there
+    /// is no response yet.
     #[inline]
     pub fn send(
         &mut self,
@@ -248,9 +246,9 @@ impl Response<'_> {
         Ok(())
     }
 
-    /// Begins a chunk of so many bytes, which follow through [`Self::write`] in parts of any length: for a reader to
-    /// whom the borders of chunks mean something, where a whole one is more than [`Self::room_bytes`]. Where the
-    /// body is not chunked, nothing stands for it.
+    /// Begins a chunk of so many bytes, which follow through [`Self::write`] in parts of any length: for a client that
+    /// depends on chunk boundaries, where a whole chunk is more than [`Self::room_bytes`]. Writes nothing if the body
+    /// is not chunked.
     ///
     /// # Errors
     /// [`WriteError::Missing`] within another such chunk.
@@ -273,8 +271,8 @@ impl Response<'_> {
         }
     }
 
-    /// Writes the next part of the body. [`Self::room_bytes`] says how much is welcome; more is
-    /// taken, but costs memory until it has left.
+    /// Writes the next part of the body. [`Self::room_bytes`] is the recommended maximum; more is accepted, but costs
+    /// memory until it has left.
     pub fn write(&mut self, part: &[u8]) -> Result<(), WriteError> {
         match &mut self.outgoing {
             Outgoing::Bodyless => Ok(()),
@@ -326,8 +324,8 @@ impl Response<'_> {
         sent_bytes
     }
 
-    /// How much [`Self::write`] should be given now: what is left of the pooled block that the
-    /// connection's output may fill until it is sent.
+    /// How much [`Self::write`] should be given now: the rest of the pooled block that the connection's output may fill
+    /// until it is sent.
     #[must_use]
     pub fn room_bytes(&self) -> usize {
         room_bytes(self.output)
@@ -386,8 +384,8 @@ impl Response<'_> {
         self.sent.is_some()
     }
 
-    /// Always in the service's own code: what is known there of the status and of the body is then
-    /// known here, and the usual response is two copies. All others are as rare as they are different.
+    /// Always inlined into the service's code: the status and body known there are then constants here, and the usual
+    /// response is two copies. Other responses are rare.
     #[inline(always)]
     fn encode(
         &mut self,
@@ -431,7 +429,7 @@ impl Response<'_> {
     }
 }
 
-/// What is left of a length that was announced behind this part of it.
+/// The rest of an announced length after this part.
 #[inline]
 fn left_after(left_bytes: u64, part: &[u8]) -> Result<u64, WriteError> {
     let given_bytes = part.len();

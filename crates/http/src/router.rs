@@ -15,19 +15,19 @@ pub enum PatternError {
     /// Paths are absolute.
     #[error("the pattern \"{pattern}\" does not begin with a slash: write it as /{pattern}")]
     NotAbsolute {
-        /// What was given.
+        /// The value given.
         pattern: String,
     },
     /// More parameters than [`PARAMETERS_MAX`].
     #[error("the pattern \"{pattern}\" has more than {PARAMETERS_MAX} parameters: use fewer")]
     TooManyParameters {
-        /// What was given.
+        /// The value given.
         pattern: String,
     },
     /// `{rest...}` takes all that is left, so nothing can follow.
     #[error("the pattern \"{pattern}\" goes on behind {{...}}: put that last")]
     NotLast {
-        /// What was given.
+        /// The value given.
         pattern: String,
     },
 }
@@ -52,7 +52,7 @@ pub struct Router<T> {
     routes: Vec<Route<T>>,
 }
 
-/// What a path is routed to.
+/// Result of routing a path.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -61,13 +61,13 @@ pub struct Router<T> {
 pub enum Routed<'r, 'p, T> {
     /// The first route that matches.
     Found(&'r T, Parameters<'r, 'p>),
-    /// The path has routes, but none for this method: answer 405, with [`Router::allowed`].
+    /// The path has routes, but none for this method: respond with 405 and [`Router::allowed`].
     WrongMethod,
-    /// Answer 404.
+    /// Respond with 404.
     NotFound,
 }
 
-/// The parts of a path that stand for a pattern's parameters, as sent.
+/// The parts of a path that match a pattern's parameters, as sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters<'r, 'p> {
     pairs: [(&'r str, &'p [u8]); PARAMETERS_MAX],
@@ -75,7 +75,7 @@ pub struct Parameters<'r, 'p> {
 }
 
 impl<'p> Parameters<'_, 'p> {
-    /// The part that stands for the parameter of this name.
+    /// The part that matches the parameter of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'p [u8]> {
         let mut pairs = self.pairs[..self.count].iter();
@@ -189,7 +189,7 @@ impl<T> Route<T> {
             pairs: [("", b""); PARAMETERS_MAX],
             count: 0,
         };
-        // What is left of the path, or nothing at all behind its last segment.
+        // The rest of the path, or nothing after its last segment.
         let mut rest = Some(path.strip_prefix(b"/")?);
         for segment in &self.segments {
             if let Segment::Rest(name) = segment {

@@ -1,7 +1,7 @@
 //! Byte classes, and the search for the end of a run of them, many bytes at once.
 //!
-//! `parse` looks at every byte of a head through a [`Scanner`], and never asks which. The same
-//! source is compiled once per scanner, so that the vector code melts into the parser:
+//! `parse` scans every byte of a head through a [`Scanner`], whichever it is. The same source is compiled once per
+//! scanner, which inlines the vector code into the parser:
 //!
 //! ```text
 //! parse -> run(work) -+-> avx2     32 bytes   x86-64 whose CPU says so
@@ -11,8 +11,8 @@
 //!                     +-> scalar    1 byte    texts shorter than a block
 //! ```
 //!
-//! `scalar` is the reference: it says what a class is, byte by byte, and the others must agree with
-//! it. What a run means is the parser's business.
+//! `scalar` is the reference: it defines the classes, byte by byte, and the others must agree with it. The parser gives
+//! a run its meaning.
 
 #![allow(
     unsafe_code,
@@ -48,8 +48,8 @@ pub(crate) struct TargetEnds {
     pub(crate) path: usize,
 }
 
-/// Finds ends of runs. All positions are at or after `at`, which is at most the text's length, and
-/// the text's length stands for "not found".
+/// Finds ends of runs. All positions are at or after `at`, which is at most the text's length, and the text's length
+/// means "not found".
 pub(crate) trait Scanner: Copy {
     /// Texts shorter than this are not for this scanner.
     const TEXT_BYTES_MIN: usize;
@@ -99,7 +99,7 @@ impl<'b, S: Scanner> Text<'b, S> {
         Some(unsafe { &*self.bytes.as_ptr().add(at).cast() })
     }
 
-    /// Whether these bytes stand at `at`: one or two comparisons of whole words.
+    /// Whether these bytes are at `at`: one or two comparisons of whole words.
     #[inline(always)]
     pub(crate) fn has<const N: usize>(self, at: usize, expected: &[u8; N]) -> bool {
         self.chunk::<N>(at)
@@ -114,9 +114,8 @@ impl<'b, S: Scanner> Text<'b, S> {
         if !is_ordered || S::TEXT_BYTES_MIN < 4 || ends.line > self.bytes.len() - 4 {
             return Err(ends);
         }
-        // SAFETY: `at < name < line`, and four bytes follow `line`: the second line says so (a text
-        // of at least four bytes does not make the subtraction wrap). Arrays of bytes need no
-        // alignment.
+        // SAFETY: `at < name < line`, and four bytes follow `line`: the second line ensures it (a text of at least four
+        // bytes does not make the subtraction wrap). Arrays of bytes need no alignment.
         let (colon, first, last, line_end) = unsafe {
             let start = self.bytes.as_ptr();
             (
@@ -170,12 +169,12 @@ impl<'b, S: Scanner> Text<'b, S> {
     }
 }
 
-/// A field line as nearly everybody writes it: one space before the value, none behind.
+/// A field line in the usual form: one space before the value, none after it.
 pub(crate) struct UsualLine<'b> {
     pub(crate) name: Name<'b>,
     pub(crate) value: &'b [u8],
     pub(crate) ends: LineEnds,
-    /// What follows its line end: the empty line, perhaps.
+    /// The bytes after its line end: perhaps the empty line.
     pub(crate) next: &'b [u8; 2],
 }
 
@@ -218,14 +217,13 @@ impl<'b> Text<'b, Scalar> {
     }
 }
 
-/// Something to do with a text, whatever scans it. `run` has to be `#[inline(always)]`: only then
-/// is it compiled with the scanner's instructions. What it is given and writes to are references of
-/// their own, because those travel in registers.
+/// Something to do with a text, whatever scans it. `run` has to be `#[inline(always)]`: only then is it compiled with
+/// the scanner's instructions. Its input and output are separate references, because those are passed in registers.
 pub(crate) trait Work {
     type Rules;
     type Table;
     type Outcome;
-    /// Whether it succeeded; the outcome says more.
+    /// Whether it succeeded; the outcome has the details.
     fn run<S: Scanner>(
         text: Text<'_, S>,
         rules: &Self::Rules,
@@ -270,8 +268,8 @@ const BASELINE: block::Blocks<avx2::Sse2> = avx2::SCANNER;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const BASELINE: block::Blocks<portable::Portable> = portable::SCANNER;
 
-/// The ways to look for the end of a run of bytes. All find the same, which tests see to by asking
-/// for one or the other; a server takes the fastest.
+/// The methods to find the end of a run of bytes. All give the same result, which tests check by choosing each; a
+/// server takes the fastest.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ScannerKind {
     /// 32 bytes at once, on x86-64 with AVX2, BMI1 and BMI2.
@@ -289,7 +287,7 @@ impl ScannerKind {
     /// Every one of them.
     pub const ALL: [Self; 4] = [Self::Avx2, Self::Baseline, Self::Portable, Self::Scalar];
 
-    /// Whether this CPU has what it needs.
+    /// Whether this CPU has the required instructions.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {

@@ -50,7 +50,7 @@ where
 {
     // Before anything else: a signal that comes early must not kill a half-started server.
     let has_files = config.tls.is_some() || config.access_log.is_some() || config.reread.is_some();
-    // A service manager sends SIGHUP to whatever it is told to reload; there is no terminal to end with.
+    // A service manager sends SIGHUP to reload a service; there is no terminal to end with.
     let rereads = has_files || config.service_manager.is_some();
     let signals = SignalWatch::install(rereads).map_err(ServeError::Signals)?;
     shards::run(config, make, |running, notices| {
@@ -73,7 +73,7 @@ where
     })
 }
 
-// What a server is told, and what it tells in the end.
+// Configuration and report of a server.
 
 /// A server's configuration.
 #[derive(Clone, Debug)]
@@ -92,10 +92,10 @@ pub struct ServeConfig {
     pub name: &'static str,
     /// Which kernel interface to use.
     pub driver: DriverChoice,
-    /// How long a shard may look for events before it sleeps, while that pays; 0: never. See
+    /// How long a shard may poll for events before it sleeps, while that pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
-    /// Sockets that listen already, instead of `listen`, which then only says where.
+    /// Sockets that listen already, instead of `listen`, which then only names the address.
     pub handed_over: Option<HandedOver>,
     /// Notified when the server is ready, reads files again, and stops.
     pub service_manager: Option<ServiceManager>,
@@ -103,18 +103,18 @@ pub struct ServeConfig {
     /// beside the old one and has the address for itself once that was asked to stop. Without it an
     /// address that is taken is refused.
     pub reuse_port: bool,
-    /// Certificates, for a server that speaks TLS: [`load_tls`] reads them.
+    /// Certificates, for a server with TLS: [`load_tls`] reads them.
     pub tls: Option<TlsServer>,
     /// Every connection begins with a PROXY header, version 1 or 2, with the client's address; one
     /// without is closed. It comes before TLS.
     pub proxy_protocol: bool,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogConfig>,
-    /// The service asks other servers over TLS, whether or not it speaks TLS with its clients.
+    /// The service calls other servers over TLS, whether or not it uses TLS with its clients.
     pub speaks_tls_to_others: bool,
-    /// What else SIGHUP makes the server read again.
+    /// Other files that SIGHUP makes the server read again.
     pub reread: Option<Reread>,
-    /// Which peers `GET /metrics` is answered for on the main listener.
+    /// The peers that may read `GET /metrics` on the main listener.
     pub metrics_access: MetricsAccess,
     /// A listener of its own for `/metrics`, in plaintext, if wanted.
     pub metrics_listen: Option<Address>,
@@ -124,8 +124,7 @@ pub struct ServeConfig {
     pub build_labels: Vec<(&'static str, String)>,
 }
 
-/// What is called when somebody asks the server to read its files again; it says itself what became
-/// of it.
+/// Called on a request to read files again; it logs the result itself.
 #[derive(Clone)]
 pub struct Reread(Arc<dyn Fn() + Send + Sync>);
 
@@ -151,7 +150,7 @@ impl fmt::Debug for Reread {
 pub struct StatusPage {
     /// Where it is, from the first slash on.
     pub path: &'static str,
-    /// What it is.
+    /// Its name in the log.
     pub content_type: FieldValue<'static>,
     write: Arc<dyn Fn() -> Vec<u8> + Send + Sync>,
 }
@@ -212,7 +211,7 @@ impl ServeConfig {
         }
     }
 
-    /// Tells the service manager, if there is one.
+    /// Notifies the service manager, if there is one.
     fn tell(&self, state: ServiceState<'_>) {
         if let Some(manager) = &self.service_manager {
             manager.tell(state);
@@ -268,7 +267,7 @@ pub enum ServeError {
     Service {
         /// Which shard.
         shard_index: usize,
-        /// The service's own words.
+        /// The service's own error.
         source: Box<dyn Error + Send + Sync>,
     },
     /// No thread for a shard.
@@ -276,15 +275,15 @@ pub enum ServeError {
     Thread {
         /// Which shard.
         shard_index: usize,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
     /// No place for the log.
     #[error("cannot write the access log to {target}: {source}")]
     AccessLog {
-        /// What was asked for.
+        /// The configured value.
         target: AccessLogTarget,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Signal handlers could not be installed.
@@ -306,8 +305,7 @@ struct SignalWatch {
 }
 
 impl SignalWatch {
-    /// SIGHUP is only caught where it is good for something: a server without files to read again
-    /// ends with its terminal.
+    /// SIGHUP is only caught where it is used: a server without files to read again ends with its terminal.
     fn install(rereads: bool) -> io::Result<Self> {
         let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1])?;
         if rereads {

@@ -5,9 +5,9 @@
 //! one send. Deadlines and the stop are in `deadline`, the numbers that `/metrics` shows in `heartbeat`, limits on
 //! connections in `admission`, clients that end early in `fin_watch`.
 //!
-//! Back-pressure: a connection whose output the kernel did not take, whose request is pending, or
-//! that used up its share of the tick, is not served further. Bytes that still come are kept, then
-//! receiving is paused, so at most two receives wait per connection.
+//! Back-pressure: a connection whose output the kernel did not take, whose request is pending, or that used up its
+//! share of the tick, is not served further. Later bytes are kept, then receiving is paused, so at most two receives
+//! wait per connection.
 
 mod exchange;
 mod calling;
@@ -57,7 +57,7 @@ const IDLE_TIMER: u64 = u64::MAX - 2;
 const TURN_AWAY_TIMER: u64 = u64::MAX - 3;
 const FIN_WATCH_TIMER: u64 = u64::MAX - 4;
 
-/// What a server needs besides its service.
+/// Resources of a server besides its service.
 pub(crate) struct ServerParts {
     pub(crate) limits: Limits,
     pub(crate) pool_mode: PoolMode,
@@ -77,13 +77,13 @@ pub(crate) struct ServerParts {
 /// A [`Service`] as an [`io::Protocol`](Protocol).
 pub(crate) struct Server<S> {
     service: S,
-    /// The service's requests to others; it is lent while it tells of them.
+    /// The service's requests to others; it is borrowed while it reports them.
     client: Option<Client>,
     /// It has more to do than one tick let it.
     client_has_pending_work: bool,
     connections: Connections,
     exchange: Exchange,
-    /// Connections answered late, to go on with.
+    /// Connections with a late response, to go on with.
     answered: Vec<SocketId>,
     /// Connections whose share of the last tick was used up.
     backlog_due: Vec<SocketId>,
@@ -164,7 +164,7 @@ impl<S: Service> Server<S> {
         let peer = if self.asks_for_peers() {
             let peer = shard.driver.peer(socket);
             if peer.is_none() {
-                // Reset while it waited: there is nobody to serve.
+                // Reset while it waited: there is no client to serve.
                 shard.driver.close(socket);
                 return;
             }
@@ -194,7 +194,7 @@ impl<S: Service> Server<S> {
         self.plan_idle_sweep(shard);
     }
 
-    /// A call of its own: what a driver does with other events stays out of its way.
+    /// A separate call, which keeps the driver's code for other events out of it.
     #[inline(never)]
     fn received<D: Driver>(
         &mut self,
@@ -231,7 +231,7 @@ impl<S: Service> Server<S> {
         self.received_more(shard, socket, bytes, served);
     }
 
-    /// What is not all requests that are whole and answered at once. The first ones may have been.
+    /// Input that is not only whole requests with immediate responses. The first requests may have been.
     fn received_more<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -340,7 +340,7 @@ impl<S: Service> Server<S> {
         connection.is_blocked = false;
         connection.since_ns = shard.now_ns;
         if connection.stream.is_some() {
-            // Before anybody is told of room: there is none beside what waited.
+            // Before room is reported: there is none beside the waiting bytes.
             self.exchange.send_output(connection, shard);
         }
         if connection.is_closing() || !connection.output.is_empty() {
@@ -383,10 +383,10 @@ impl<S: Service> Server<S> {
         self.go_on_with_answered(shard);
     }
 
-    /// Goes on with the connections whose requests were gone on with.
+    /// Continues the connections whose requests were continued.
     fn go_on_with_answered<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         while let Some(socket) = self.exchange.to_reset.pop() {
-            // What it was sent and does not read would stay with the kernel.
+            // Bytes that it does not read would stay with the kernel.
             self.exchange.counters.count_limit_hit(Limit::Contended);
             shard.driver.reset(socket);
             self.forget(shard, socket);

@@ -1,9 +1,8 @@
-//! What a server is for: the trait its handlers implement, and how late responses find their way.
+//! The interface of a server: the trait its handlers implement, and late responses.
 //!
-//! `server` calls [`Service::call`] for each complete request, in the order the connection sent
-//! them. A service answers at once, or returns [`Flow::Pending`] and answers through
-//! [`Completions`] when another thread is done; meanwhile that connection waits and the others do
-//! not.
+//! `server` calls [`Service::call`] for each complete request, in the order the connection sent them. A service
+//! responds at once, or returns [`Flow::Pending`] and responds through [`Completions`] when another thread is done;
+//! meanwhile that connection waits and the others do not.
 
 use crate::asynchronous::AsyncShard;
 use crate::client::{Client, ExchangeEvent, ExchangeId};
@@ -14,10 +13,10 @@ use crate::response::Response;
 use millpond_io::{Peer, ShardPools, Waker};
 use millpond_mempool::PoolStats;
 
-/// What became of a request.
+/// Result of a request's call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Flow {
-    /// The response was sent. If it was not, the server answers 503.
+    /// The response was sent. If it was not, the server responds with 503.
     Done,
     /// The response, or the rest of it, comes later, through the token. This connection's next
     /// request waits for it.
@@ -26,24 +25,23 @@ pub enum Flow {
     Stream(Interest),
 }
 
-/// What becomes of a request whose client has sent a FIN before it was answered.
+/// The treatment of a request whose client has sent a FIN before the response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AfterFin {
-    /// It is answered all the same: the client may have closed its sending side alone.
+    /// It still gets its response: the client may have closed only its sending side.
     Answer,
     /// It is cancelled, as if the connection had failed: [`Service::abandoned`] is called, and the
     /// connection is closed.
     Cancel,
 }
 
-/// What an exchange in parts waits for. Neither: until [`Completions::resume`], as with
-/// [`Flow::Pending`].
+/// Events an exchange in parts waits for. Neither: until [`Completions::resume`], as with [`Flow::Pending`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Interest {
     /// The next part of the request's body. As long as this is false nothing is received, so the
     /// client can send no more than the kernel's buffers hold.
     pub body: bool,
-    /// Room in the connection's output: what was written until now has left.
+    /// Room in the connection's output: earlier bytes have left.
     pub room: bool,
 }
 
@@ -65,7 +63,7 @@ impl Interest {
     };
 }
 
-/// What happened to an exchange in parts.
+/// An event of an exchange in parts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StreamEvent<'a> {
     /// The next bytes of the body, chunks taken off: at least one, and no more than
@@ -76,14 +74,14 @@ pub enum StreamEvent<'a> {
         /// The trailer section, for [`crate::parse_trailer_fields`]; nearly always empty.
         trailer: &'a [u8],
     },
-    /// [`Response::room_bytes`] says how much may be written now.
+    /// [`Response::room_bytes`] is how much may be written now.
     Room,
     /// [`Completions::resume`] was called.
     Resumed,
 }
 
-/// Names one pending request of one shard. `Copy` and meant to cross threads; one whose connection
-/// is gone, or that was answered, matches nothing.
+/// Names one pending request of one shard. `Copy` and meant to cross threads; one whose connection is gone, or that has
+/// its response, matches nothing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub struct RequestToken(u64);
 
@@ -116,7 +114,7 @@ impl RequestToken {
     }
 }
 
-/// What a handler may use of its shard.
+/// The shard's resources for a handler.
 #[derive(Debug)]
 pub struct ServiceContext<'a> {
     /// Memory of the shard. The arena is reset after each request.
@@ -127,8 +125,8 @@ pub struct ServiceContext<'a> {
     pub token: RequestToken,
     /// Which shard this is.
     pub shard_index: usize,
-    /// User data that the service keeps with the request, e.g. a handle: what it leaves here comes back in
-    /// every later call about this request. Zero at first.
+    /// User data that the service keeps with the request, e.g. a handle: the value comes back in every later call for
+    /// this request. Zero at first.
     pub state: u64,
     /// Under which of [`Service::routes`] the request's duration is counted, by index; the first, unless the service
     /// sets another one in [`Service::call`].
@@ -137,7 +135,7 @@ pub struct ServiceContext<'a> {
 
 /// A server's handlers. One value per shard, on the shard's thread: no locks, no blocking.
 pub trait Service {
-    /// Answers one request, or promises to.
+    /// Responds to one request, or promises to.
     fn call(
         &mut self,
         request: &mut Request<'_>,
@@ -145,10 +143,10 @@ pub trait Service {
         context: &mut ServiceContext<'_>,
     ) -> Flow;
 
-    /// Whether the body of this request, of which only the head is looked at yet, is to come in
-    /// parts: then `call` has an empty body, and [`Flow::Stream`] asks for the first part. Otherwise
-    /// `call` waits for all of it, in memory. Asked of every request with a body, before any of it is
-    /// kept: where `call` has a body that is not empty, this has said no.
+    /// Whether the body of this request, whose head alone is parsed yet, is to come in parts: then `call` has an empty
+    /// body, and [`Flow::Stream`] requests the first part. Otherwise `call` waits for all of it, in memory. Called for
+    /// every request with a body, before any of it is kept: if `call` gets a body that is not empty, this has returned
+    /// false.
     fn takes_body_in_parts(&mut self, _request: &Request<'_>) -> bool {
         false
     }
@@ -163,28 +161,28 @@ pub trait Service {
         Flow::Done
     }
 
-    /// Nobody waits for this exchange any more: its client has gone, or needs no body. Called once
-    /// at most, instead of any further call about it; `state` is [`ServiceContext::state`].
+    /// This exchange is abandoned: its client has gone, or needs no body. Called once at most, instead of any further
+    /// call for it; `state` is [`ServiceContext::state`].
     fn abandoned(&mut self, _token: RequestToken, _state: u64) {}
 
-    /// Whether [`Self::client_finished`] is to be asked also where the FIN stands behind bytes that are
-    /// not received now, which costs a system call a few times a second for each such connection.
+    /// Whether [`Self::client_finished`] is to be called also where the FIN is queued behind bytes that are not
+    /// received now, which costs a system call a few times a second for each such connection.
     fn watches_clients(&self) -> bool {
         false
     }
 
-    /// The client of this request, which is not answered, has sent a FIN: it closed its connection, or
-    /// the sending side of it. Asked again when the exchange goes on.
+    /// The client of this request, which has no response yet, has sent a FIN: it closed its connection, or its sending
+    /// side. Called again when the exchange goes on.
     fn client_finished(&mut self, _token: RequestToken, _state: u64, _now_ns: u64) -> AfterFin {
         AfterFin::Answer
     }
 
-    /// Whether [`Self::accepted`] is to be told the peer's address, which costs a system call each time.
+    /// Whether [`Self::accepted`] gets the peer's address, which costs a system call each time.
     fn wants_peers(&self) -> bool {
         false
     }
 
-    /// Whether it is to be told to which address, too: one more.
+    /// Whether it also gets the local address: one more.
     fn wants_destinations(&self) -> bool {
         false
     }
@@ -199,15 +197,14 @@ pub trait Service {
     /// The shard's waker was used: the place to collect what other threads have done.
     fn on_wake(&mut self, _completions: &mut Completions<'_>) {}
 
-    /// The requests that this service makes to other servers, if it makes any: the server drives them
-    /// and tells of them in [`Self::exchange_event`]. Asked once, when the server is made.
+    /// The requests that this service makes to other servers, if it makes any: the server drives them and reports them
+    /// in [`Self::exchange_event`]. Called once, when the server is made.
     fn client(&self) -> Option<&Client> {
         None
     }
 
-    /// Something happened to an exchange of [`Self::client`]; `user` is what it was begun with. What is
-    /// borrowed lies where it was received. Others, and requests that wait for this one, may be gone on
-    /// with from here: nothing of it calls back.
+    /// An event of an exchange of [`Self::client`]; `user` is its user data. Borrowed bytes are in the receive buffer.
+    /// Other exchanges, and requests that wait for this one, may be continued from here: that makes no nested call.
     fn exchange_event(
         &mut self,
         _id: ExchangeId,
@@ -217,10 +214,10 @@ pub trait Service {
     ) {
     }
 
-    /// The time has come that [`Client::set_next_timer`] was told.
+    /// The time set with [`Client::set_next_timer`] has come.
     fn alarm(&mut self, _completions: &mut Completions<'_>) {}
 
-    /// What futures of this service wait on, if it has any: the server sees to it.
+    /// The timers and calls that futures of this service wait for, if it has any: the server drives them.
     fn async_shard(&mut self) -> Option<&mut AsyncShard> {
         None
     }
@@ -234,8 +231,8 @@ pub trait Service {
         0
     }
 
-    /// Whether this request for `/metrics` may be answered by the server, once the peer may read them
-    /// ([`crate::MetricsAccess`]). A service that has tokens, or this path of its own, says no.
+    /// Whether this request for `/metrics` may get its response from the server, once the peer may read them
+    /// ([`crate::MetricsAccess`]). A service with tokens, or with its own route here, returns false.
     fn shows_metrics(&self, _request: &Request<'_>) -> bool {
         true
     }
@@ -246,7 +243,7 @@ pub trait Service {
         &[]
     }
 
-    /// Adds this service's lines to `/metrics`. Called on the shard that answers.
+    /// Adds this service's lines to `/metrics`. Called on the shard that responds.
     fn write_metrics(&self, _out: &mut MetricsText<'_>) {}
 
     /// False keeps a stopping shard alive a little longer (until the drain deadline).
@@ -255,7 +252,7 @@ pub trait Service {
     }
 }
 
-/// What a shard tells the service that is made for it.
+/// Values a shard passes to the service made for it.
 #[derive(Clone, Debug)]
 pub struct ShardStart {
     /// From 0.

@@ -105,7 +105,7 @@ impl StatusCode {
         self.0 < 200
     }
 
-    /// 1xx, 204 and 304 never have a body, whatever their header says (RFC 9112 6.3).
+    /// 1xx, 204 and 304 never have a body, whatever their fields say (RFC 9112 6.3).
     #[must_use]
     pub const fn forbids_body(self) -> bool {
         self.0 < 200 || self.0 == 204 || self.0 == 304

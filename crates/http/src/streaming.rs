@@ -1,4 +1,4 @@
-//! Exchanges in parts: what a connection keeps of one between two calls of its service.
+//! Exchanges in parts: the state a connection keeps between two calls of its service.
 //!
 //! `server::stream` decodes the body's next part off the received bytes and hands it to the
 //! service, which writes into the connection's output through [`crate::Response`].
@@ -29,13 +29,12 @@ pub(crate) fn room_bytes(output: &Buffer) -> usize {
     STREAM_OUTPUT_BYTES.saturating_sub(output.len() + FRAMING_BYTES)
 }
 
-/// Whether the longest part of an upstream's response finds room in the output's block.
+/// Whether the longest part of an upstream's response fits the output's block.
 pub(crate) fn has_room_for_part(output: &Buffer) -> bool {
     room_bytes(output) >= PART_BYTES_MAX
 }
 
-/// How much of a body that nobody wants is read for the sake of the connection; one with more to
-/// come is closed.
+/// How much of an ignored body is read to keep the connection; one with more to come is closed.
 pub(crate) const UNREAD_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where the end of a response's body is, and how far it is.
@@ -54,7 +53,7 @@ pub(crate) enum Outgoing {
     UntilClose,
     /// Another protocol's bytes, both ways.
     Tunnel,
-    /// The same, where no more go to the client, which is told by a FIN; its own still come.
+    /// The same, after the last byte to the client, which gets a FIN; its own bytes still come.
     TunnelFinished,
     /// The head is all: HEAD, 204, 304.
     Bodyless,
@@ -85,14 +84,14 @@ pub(crate) enum Incoming {
     AtEnd,
     /// More may come.
     Reading(BodyDecoder),
-    /// The response is out, nobody wants the rest; so much of it is tolerated.
+    /// The response is out, the rest is ignored; up to this many bytes.
     Unread {
         decoder: BodyDecoder,
         left_bytes: u64,
     },
 }
 
-/// See the module.
+/// State of an exchange in parts.
 #[derive(Debug)]
 pub(crate) struct Streaming {
     pub(crate) wants: Interest,
@@ -101,14 +100,14 @@ pub(crate) struct Streaming {
     pub(crate) sent: Option<StatusCode>,
     /// Input since reading went on, framing included, for the rate.
     pub(crate) received_bytes: u64,
-    /// The client waits for 100 Continue, which it gets when somebody reads before there is a
-    /// response; nothing of the body has come.
+    /// The client waits for 100 Continue, which it gets when the service reads before there is a response; no byte of
+    /// the body has come.
     pub(crate) wants_continue: bool,
     /// `Completions::resume` was called.
     pub(crate) is_resumed: bool,
     /// The connection has changed to another protocol.
     pub(crate) is_tunnel_open: bool,
-    /// A FIN has told the client that the other protocol's bytes to it have ended.
+    /// A FIN to the client has ended the other protocol's bytes.
     pub(crate) is_fin_sent: bool,
     pub(crate) trailer: Buffer,
 }
@@ -137,7 +136,7 @@ impl Streaming {
         }
     }
 
-    /// The other protocol's bytes to the client have ended, and it is to be told.
+    /// The other protocol's bytes to the client have ended, and a FIN is due.
     pub(crate) fn owes_fin(&self) -> bool {
         self.outgoing == Outgoing::TunnelFinished && !self.is_fin_sent
     }
@@ -149,7 +148,7 @@ impl Streaming {
                 let is_long = decoder
                     .remaining_bytes()
                     .is_some_and(|remaining_bytes| remaining_bytes > UNREAD_BYTES_MAX);
-                // A client that was not told to go on may send the body or leave it out.
+                // A client that did not get 100 may send the body or leave it out.
                 self.wants_continue || is_long
             }
             Incoming::Read | Incoming::AtEnd | Incoming::Unread { .. } => false,

@@ -100,7 +100,7 @@ fn upload_counts_and_hashes() {
     assert!(client.response().text().starts_with("3000000 bytes, "));
 }
 
-/// Goal: what the upstream says comes back, over connections that are kept; one that is gone is 502.
+/// Goal: the upstream's response comes back, over kept connections; one that is gone is 502.
 #[test]
 fn upstream_answers_come_back() {
     let upstream = TestServer::to_be_gone(Limits::default(), |_| Plaintext);

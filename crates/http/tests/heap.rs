@@ -90,7 +90,7 @@ const X_SUM: Field<'_> = (
 const X_A: Field<'_> = (FieldName::from_static("X-A"), FieldValue::from_static("b"));
 const UPSTREAM: Authority<'_> = Authority::from_static("upstream");
 
-/// Answers the body, using what a service uses: arena, pooled body, fields.
+/// Responds with the body, using what a service uses: arena, pooled body, fields.
 struct Store;
 
 impl Service for Store {
@@ -117,14 +117,14 @@ impl Service for Store {
     }
 }
 
-/// Takes bodies in parts: counts them, or writes them back; answers GET in parts.
+/// Takes bodies in parts: counts them, or writes them back; responds to GET in parts.
 #[derive(Default)]
 struct InParts;
 
-/// What a download in parts has.
+/// Body length of a download in parts.
 const DOWNLOAD_BYTES: u64 = 300_000;
 
-/// What one has that is longer than the kernel keeps for who does not read.
+/// Body length beyond what the kernel buffers for a client that does not read.
 const LONG_BYTES: u64 = 12 << 20;
 
 impl Service for InParts {
@@ -138,7 +138,7 @@ impl Service for InParts {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
-        // What is left to be written, or how much was read.
+        // Bytes left to be written, or bytes read.
         let (length, left_bytes) = match request.path() {
             b"/upload" => return Flow::Stream(Interest::BODY),
             b"/echo" => (BodyLength::Unknown, u64::MAX),
@@ -250,7 +250,7 @@ fn run(client: &mut RawClient, parts: &[Vec<u8>], responses: usize) {
     }
 }
 
-/// Without pools each request calls, so a few tell as much as many.
+/// Without pools each request calls, so a few show as much as many.
 const ROUNDS_OFF: usize = 10;
 
 /// Heap calls of the shard during `rounds` repetitions, after as many to warm up.
@@ -296,7 +296,7 @@ fn server_with<S: Service>(
     })
 }
 
-/// Reads the body, waits, asks another server, answers.
+/// Reads the body, waits, calls another server, responds.
 async fn go_round(mut request: AsyncRequest, upstream: UpstreamId) -> Reply {
     while request.next_part().await.is_some() {}
     match request.path() {

@@ -1,4 +1,4 @@
-//! What programs may count on in the types of the three embeddable crates, beside what they do.
+//! Properties that programs may rely on in the types of the three embeddable crates, besides their behavior.
 
 use millpond_http::asynchronous::{BodyReadError, UpstreamError};
 use millpond_http::client::ExchangeWriteError;
@@ -36,7 +36,7 @@ macro_rules! can_cross_threads {
     ($($type:ty),* $(,)?) => { [$((stringify!($type), <Probe<$type>>::IS_SEND)),*] };
 }
 
-/// Goal: what is said to cross threads does, and what belongs to a thread stays there.
+/// Goal: types documented as `Send` are, and thread-bound types are not.
 #[test]
 fn ownership_by_threads_is_in_the_types() {
     let crossing = can_cross_threads![

@@ -16,7 +16,7 @@ use support::{TestServer, pass_body};
 
 /// Beyond the limit on bodies that are kept in memory, by default 64 MiB.
 const BODY_BYTES: u64 = 384 << 20;
-/// What may come on top while such a body passes.
+/// Additional memory allowed while such a body passes.
 const GROWTH_BYTES_MAX: u64 = 8 << 20;
 
 /// Swallows uploads, makes up downloads.
@@ -64,7 +64,7 @@ fn resident_bytes() -> u64 {
     kib << 10
 }
 
-/// Calls `step` until the body has passed; the size is looked at now and then.
+/// Calls `step` until the body has passed; the size is checked now and then.
 fn pass(mut step: impl FnMut(u64) -> u64) {
     let (mut passed_bytes, mut next_look) = (0, BODY_BYTES / 16);
     let mut before = None;

@@ -1,6 +1,6 @@
 //! Where to listen or connect: an IP address with port, or the path of a unix socket.
 //!
-//! Parsing takes literal addresses only; [`Address::resolve`] asks the resolver and says so.
+//! Parsing takes literal addresses only; [`Address::resolve`] asks the resolver, as documented there.
 
 use crate::error::IoError;
 use crate::resolver::{look_up_with, system_lookup};
@@ -30,13 +30,13 @@ pub enum Peer {
 }
 
 impl Address {
-    /// Like parsing, but a host name is looked up (blocks): all of its addresses, at least one, in the order in
-    /// which a [`crate::resolver::Resolver`] has them.
+    /// Like parsing, but resolves a host name (blocks): all of its addresses, at least one, in the order in which a
+    /// [`crate::resolver::Resolver`] has them.
     pub fn resolve_all(text: &str) -> Result<Arc<[Self]>, IoError> {
         Self::resolve_all_with(text, system_lookup)
     }
 
-    /// As [`Self::resolve_all`], with another way to look names up.
+    /// As [`Self::resolve_all`], with another function to resolve names.
     pub fn resolve_all_with(
         text: &str,
         lookup: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,

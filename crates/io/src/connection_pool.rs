@@ -1,10 +1,9 @@
 //! Outgoing connections of one shard, kept between uses: whatever protocol they carry.
 //!
-//! A client asks for a connection to a key ([`ConnectionPool::acquire`]), uses it, and gives it
-//! back, whence it is parked until the next one asks. The pool is a state machine over the shard's
-//! driver and timers: its owner hands it the events of sockets that are not its own, the timers
-//! with the pool's mark, and the shard's wakes; what waited comes out of
-//! [`ConnectionPool::next_outcome`].
+//! A client asks for a connection to a key ([`ConnectionPool::acquire`]), uses it, and gives it back; it is then parked
+//! until the next request. The pool is a state machine over the shard's driver and timers: its owner hands it the
+//! events of sockets that are not its own, the timers with the pool's mark, and the shard's wakes; results for waiting
+//! requests come out of [`ConnectionPool::next_outcome`].
 //!
 //! ```text
 //! acquire -> parked? newest first -> Lease
@@ -47,7 +46,7 @@ use millpond_mempool::{Handle, PoolError, PoolMode, Slab};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Names an upstream of one pool; dead once removed.
+/// Names an upstream of one pool; stale once removed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub struct PoolKey(Handle<KeyState>);
 
@@ -65,7 +64,7 @@ impl PoolKey {
     }
 }
 
-/// All a pool knows of one upstream.
+/// State of one upstream in a pool.
 #[derive(Debug)]
 struct KeyState {
     target: Target,
@@ -87,14 +86,14 @@ impl KeyState {
     }
 }
 
-/// Whose a socket is.
+/// The owner of a socket.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Link(LinkHandle),
     Opening(Handle<Opening>),
 }
 
-/// What a timer of the pool is for; with the mark in the lower half of its user.
+/// The purpose of a pool's timer; with the mark in the lower half of its user data.
 const WAITER_TIMER: u32 = 0;
 const OPENING_TIMER: u32 = 1;
 const NAME_TIMER: u32 = 2;
@@ -103,7 +102,7 @@ const KIND_SHIFT: u32 = 25;
 const INDEX_MASK: u32 = (1 << KIND_SHIFT) - 1;
 const MARK_MASK: u32 = !(INDEX_MASK | 3 << KIND_SHIFT);
 
-/// See the module.
+/// Connections of one shard to its upstreams.
 pub struct ConnectionPool {
     config: PoolConfig,
     resolver: Option<ResolverClient>,
@@ -191,8 +190,8 @@ impl ConnectionPool {
         self.keys.insert(state).map(PoolKey)
     }
 
-    /// Closes what is parked and in the making, and fails waiting requests; what is leased is closed when
-    /// it is given back.
+    /// Closes parked connections and attempts, and fails waiting requests; leased connections are closed when they are
+    /// given back.
     pub fn remove_key<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
         let Some(state) = self.keys.get_mut(key.0) else {
             return;
@@ -214,8 +213,8 @@ impl ConnectionPool {
         self.outcomes.pop_front()
     }
 
-    /// An event of the shard's driver. What it says of a leased connection is its holder's, but its
-    /// failure is to be told here too.
+    /// An event of the shard's driver. Events of a leased connection belong to its holder, but its failure must be
+    /// reported here too.
     pub fn event<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -238,7 +237,7 @@ impl ConnectionPool {
                     Event::Failed { error, .. } => {
                         self.attempt_failed(shard, handle, socket, error);
                     }
-                    // A driver has nothing else to tell of a socket before it is connected.
+                    // A driver reports no other event of a socket before it is connected.
                     _ => {}
                 }
                 EventOwner::Ours
@@ -301,7 +300,7 @@ impl ConnectionPool {
         true
     }
 
-    /// What a timer of the pool is created with.
+    /// User data of a pool's timer.
     fn timer_user(&self, kind: u32, bits: u64) -> u64 {
         debug_assert!(bits as u32 <= INDEX_MASK, "fewer than 2^25 of a kind");
         bits | u64::from(self.config.timer_mark | kind << KIND_SHIFT)

@@ -82,11 +82,11 @@ fn handle_of<T>(id: SocketId) -> Handle<T> {
     Handle::from_bits(id.to_bits())
 }
 
-/// What happened since the last tick.
+/// Events since the last tick.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A peer connected to the listener: [`Driver::peer`] says which. Receiving is on.
+    /// A peer connected to the listener: [`Driver::peer`] has its address. Receiving is on.
     Accepted {
         /// The new socket.
         socket: SocketId,
@@ -95,10 +95,10 @@ pub enum Event<'a> {
     /// socket here helps the waiting peer; otherwise it is reset in the next tick where descriptors have run
     /// out, and waits where [`Driver::set_accepted_max`] or the kernel's memory is the limit.
     AcceptFailed {
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
-    /// A connection asked for by [`Driver::connect`] stands.
+    /// A connection requested by [`Driver::connect`] is open.
     Connected {
         /// The socket.
         socket: SocketId,
@@ -115,7 +115,7 @@ pub enum Event<'a> {
         /// The socket.
         socket: SocketId,
     },
-    /// The socket failed (refused, reset, unreachable) and is closed already; its id is dead.
+    /// The socket failed (refused, reset, unreachable) and is closed already; its id is stale.
     Failed {
         /// The id it had.
         socket: SocketId,
@@ -139,13 +139,12 @@ pub enum Event<'a> {
     Woken,
 }
 
-/// What became of the bytes given to [`Driver::send`].
+/// Result for the bytes given to [`Driver::send`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "a blocked socket must not be given more without bound"]
 pub enum SendOutcome {
-    /// More may be given. The kernel has all bytes, or will be handed them before the next tick
-    /// waits; should it turn out to be full then, [`Event::SendBlocked`] says so. Or the socket is
-    /// gone and nobody wants them.
+    /// More may be given. The kernel has all bytes, or gets them before the next tick waits; if it is full then,
+    /// [`Event::SendBlocked`] reports it. Or the socket is gone and they are dropped.
     Done,
     /// The kernel is full and the driver keeps the rest. [`Event::SendDrained`] or
     /// [`Event::Failed`] will follow.
@@ -201,7 +200,7 @@ pub struct DriverCounters {
     pub early_submits: u64,
     /// Spins before a sleep that met an event or a wake: see [`Driver::set_busy_poll`].
     pub spins_paid: u64,
-    /// Spins after which the driver slept all the same, or that met their deadline.
+    /// Spins after which the driver slept anyway, or that met their deadline.
     pub spins_vain: u64,
     /// Time spent in spins.
     pub spun_ns: u64,
@@ -215,12 +214,12 @@ pub struct DriverCounters {
 
 /// The I/O backend of one shard. All methods but [`Self::waker`]'s result stay on its thread.
 ///
-/// Methods taking a [`SocketId`] ignore dead ids.
+/// Methods taking a [`SocketId`] ignore stale ids.
 pub trait Driver: Sized {
     /// `epoll`, `uring`, `simulator`: for records and metrics.
     fn name(&self) -> &'static str;
 
-    /// What of its kernel it uses: for logs and metrics.
+    /// The kernel features it uses: for logs and metrics.
     fn features(&self) -> DriverFeatures {
         DriverFeatures::default()
     }
@@ -228,9 +227,9 @@ pub trait Driver: Sized {
     /// Starts accepting from `listener`.
     fn listen(&mut self, listener: Listener) -> Result<(), IoError>;
 
-    /// Holds at most `count` sockets that peers opened, those included that are closing; no bound as long
-    /// as it is not called. At the bound the socket that has been closing for longest is ended; if none is,
-    /// [`Event::AcceptFailed`] says so and connections wait in the listener's queue until a socket closes.
+    /// Holds at most `count` sockets that peers opened, including closing ones; no bound until it is called. At the
+    /// bound the socket that has been closing for longest is ended; if none is, [`Event::AcceptFailed`] reports it and
+    /// connections wait in the listener's queue until a socket closes.
     fn set_accepted_max(&mut self, count: usize);
 
     /// Takes the connections that already wait for acceptance (they arrive in the next tick),
@@ -239,8 +238,8 @@ pub trait Driver: Sized {
 
     /// The peer of an accepted socket; `None`: it is gone.
     ///
-    /// Not a part of [`Event::Accepted`], because a kernel that accepts by itself writes no
-    /// addresses: it is asked on demand, which is one system call.
+    /// Not a part of [`Event::Accepted`], because a kernel that accepts by itself writes no addresses: it is read on
+    /// demand, with one system call.
     fn peer(&self, socket: SocketId) -> Option<Peer>;
 
     /// Which address the peer of an accepted socket connected to; `None`: that is not known any more.
@@ -253,12 +252,12 @@ pub trait Driver: Sized {
         self.connect_from(to, None)
     }
 
-    /// As [`Self::connect`], from an address of this machine: a client has some 28,000 ports for each
-    /// of its addresses. Simulated networks and unix sockets know no source.
+    /// As [`Self::connect`], from an address of this machine: a client has some 28,000 ports for each of its addresses.
+    /// Simulated networks and unix sockets have no source.
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError>;
 
-    /// As [`Self::connect`], with TLS as `client` says. [`Event::Connected`] follows the handshake. Only
-    /// a driver that speaks TLS can: see [`crate::tls::Tls`].
+    /// As [`Self::connect`], with the TLS settings `client`. [`Event::Connected`] follows the handshake. Only a driver
+    /// with TLS can: see [`crate::tls::Tls`].
     #[cfg(feature = "tls")]
     fn connect_tls(
         &mut self,
@@ -289,20 +288,19 @@ pub trait Driver: Sized {
         self.send(socket, std::mem::take(data))
     }
 
-    /// Whether a send goes to the kernel in the call, and a socket has at most one
-    /// [`Event::Received`] in each tick. Then its response may leave while that event is handled: to
-    /// wait for what else comes in the tick would save no send.
+    /// Whether a send goes to the kernel in the call, and a socket has at most one [`Event::Received`] in each tick.
+    /// Then its response may leave while that event is handled: waiting for the rest of the tick would save no send.
     #[inline]
     fn sends_at_once(&self) -> bool {
         false
     }
 
-    /// Sends bytes of `file` from the kernel's memory without a copy here, as many as it takes at
-    /// once, and says how many those were.
+    /// Sends bytes of `file` from the page cache without a copy here, as many as the kernel takes at once, and returns
+    /// how many.
     ///
-    /// `None`: not here or not now, and nothing was sent. Bytes given before have not all left, some
-    /// of the range are not in memory, the kernel is full, the socket has failed, or the driver has
-    /// no way to do it. Read them, then, and [`Self::send`] them, which tells all of that.
+    /// `None`: not here or not now, and nothing was sent. Bytes given before have not all left, some of the range are
+    /// not in memory, the kernel is full, the socket has failed, or the driver does not support it. Then read the bytes
+    /// and [`Self::send`] them, which reports all of these cases.
     fn send_file(
         &mut self,
         _socket: SocketId,
@@ -325,23 +323,20 @@ pub trait Driver: Sized {
     /// Ends [`Self::pause_receive`].
     fn resume_receive(&mut self, socket: SocketId);
 
-    /// Whether the peer has sent a FIN, also one that [`Self::pause_receive`] keeps from being reported.
-    /// One system call.
+    /// Whether the peer has sent a FIN, even if [`Self::pause_receive`] delays its report. One system call.
     fn has_peer_finished(&self, socket: SocketId) -> bool;
 
-    /// What came last was many requests, however short it was, or came before the responses to others: it
-    /// costs more than its bytes tell. Until it has asked and waited again, the socket's events wait
-    /// behind those of clients that do. Said before the responses are sent.
+    /// The last bytes held many requests, or came before the responses to earlier ones: they cost more than their
+    /// length suggests. Until the client has sent a request and waited for its response again, the socket's events wait
+    /// behind those of clients that do. Called before the responses are sent.
     fn deprioritize(&mut self, _socket: SocketId) {}
 
-    /// Whether this tick left to a later one what has happened already, or may have: somebody's turn comes
-    /// behind that of others, or the kernel was not asked to the end. Once this is false in a whole
-    /// tick, all is told that had arrived before it.
+    /// Whether this tick deferred events that have happened, or may have: a socket waits its turn, or the kernel has
+    /// more events. Once this is false for a whole tick, all events from before it are reported.
     fn has_events_left(&mut self) -> bool;
 
-    /// Closes now; bytes not sent yet are dropped, but not those of sends that were
-    /// [`SendOutcome::Done`] and of which no [`Event::SendBlocked`] told otherwise: the socket
-    /// counts as closing while they go out. No event of this socket follows.
+    /// Closes now; bytes not sent yet are dropped, but not those of sends that were [`SendOutcome::Done`] without a
+    /// later [`Event::SendBlocked`]: the socket counts as closing while they go out. No event of this socket follows.
     fn close(&mut self, socket: SocketId);
 
     /// Closes now and takes back what the peer has not taken, by a reset: for a peer that does not read. After
@@ -371,10 +366,9 @@ pub trait Driver: Sized {
     /// Wakes this driver's tick from any thread.
     fn waker(&self) -> Waker;
 
-    /// Lets waits that would sleep look for events without sleeping for up to `limit_ns` first,
-    /// while that pays; 0, as at the beginning: never. It saves the time to wake a thread, at the
-    /// price of a CPU that does nothing else meanwhile. A driver that simulates time has no use
-    /// for it.
+    /// Before a wait sleeps, polls for events for up to `limit_ns`, while that pays; 0, the default: never. It saves
+    /// the time to wake a thread, at the price of a CPU that does nothing else meanwhile. A driver with simulated time
+    /// ignores it.
     fn set_busy_poll(&mut self, _limit_ns: u64) {}
 
     /// Has the kernel stamp when bytes arrive on sockets connected from now on, and takes the stamp
@@ -399,8 +393,8 @@ pub trait Driver: Sized {
         monotonic_ns()
     }
 
-    /// Waits until something happens, at most until `deadline_ns` (absolute; `None`: for ever;
-    /// past: only looks), calls `handler` for each event and returns.
+    /// Waits until something happens, at most until `deadline_ns` (absolute; `None`: no limit; past: does not wait),
+    /// calls `handler` for each event and returns.
     ///
     /// An error here is the end of the driver, never that of one socket.
     fn tick<H>(
@@ -415,26 +409,26 @@ pub trait Driver: Sized {
     /// Work done so far.
     fn counters(&self) -> DriverCounters;
 
-    /// When the handshake of a connection that this driver opened began, of a driver that speaks TLS:
-    /// the connection below it stood then.
+    /// When the handshake of a connection that this driver opened began, of a driver with TLS: the TCP connection was
+    /// open then.
     #[cfg(feature = "tls")]
     fn handshake_began_ns(&self, _socket: SocketId) -> Option<u64> {
         None
     }
 
-    /// Why the socket failed whose [`Event::Failed`] is being handled, if it was TLS that ended it.
+    /// Why the socket of the current [`Event::Failed`] failed, if TLS ended it.
     #[cfg(feature = "tls")]
     fn tls_failure(&self, _socket: SocketId) -> Option<crate::tls::TlsFailure> {
         None
     }
 
-    /// What became of handshakes, of a driver that speaks TLS.
+    /// Results of handshakes, of a driver with TLS.
     #[cfg(feature = "tls")]
     fn tls_counters(&self) -> Option<crate::tls::TlsCounters> {
         None
     }
 
-    /// What became of the PROXY headers, of a driver that awaits them.
+    /// Results of PROXY headers, of a driver that awaits them.
     fn proxy_head_counters(&self) -> Option<ProxyHeadCounters> {
         None
     }

@@ -1,4 +1,4 @@
-//! What can go wrong outside a single connection; each sentence says what to do.
+//! What can go wrong outside a single connection; each message has the remedy.
 //!
 //! A failing connection is not an error of this type: it is [`crate::Event::Failed`].
 
@@ -17,18 +17,18 @@ pub enum IoError {
         "\"{text}\" is not an address: write IP:PORT as in 127.0.0.1:8080, [::1]:8080, or unix:/path"
     )]
     AddressUnreadable {
-        /// What was given.
+        /// The value given.
         text: String,
     },
     /// The host part of the text has no address.
     #[error("cannot find the host of \"{text}\": {reason}; check the name or give its IP address")]
     HostUnknown {
-        /// What was given.
+        /// The value given.
         text: String,
-        /// What the resolver said.
+        /// The resolver's error.
         reason: String,
     },
-    /// Somebody else listens there.
+    /// Another process listens there.
     #[error("{address} is taken by another program: stop it or choose another port")]
     AddressTaken {
         /// Where we wanted to listen.
@@ -81,7 +81,7 @@ pub enum IoError {
     Listen {
         /// Where we wanted to listen.
         address: Address,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
     /// [`crate::Driver::listen`] was called twice.
@@ -98,13 +98,13 @@ pub enum IoError {
     CpuUnavailable {
         /// The CPU asked for.
         cpu: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
     /// No driver has this name.
     #[error("\"{text}\" is not a driver: write auto, uring or epoll")]
     DriverUnknown {
-        /// What was given.
+        /// The value given.
         text: String,
     },
     /// The ring driver was asked for where there is no ring.
@@ -117,10 +117,10 @@ pub enum IoError {
     SourceUnusable {
         /// The address.
         source_address: std::net::IpAddr,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
-    /// The driver speaks no TLS.
+    /// The driver does not support TLS.
     #[error("this shard's driver speaks no TLS: make it a `tls::Tls`")]
     TlsUnavailable,
     /// A system call failed that has no business failing.
@@ -128,7 +128,7 @@ pub enum IoError {
     System {
         /// The call, as in its manual page.
         call: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
 }

@@ -1,10 +1,9 @@
 //! Sockets that the parent process had opened for it, as systemd does for a unit with a
 //! `.socket` beside it.
 //!
-//! Instead of binding. The parent process keeps the sockets open while this process is
-//! replaced, so that clients wait and none is refused; and ports below 1024 need no rights here.
-//! `LISTEN_PID` says that they are meant for this process, `LISTEN_FDS` how many there are, from
-//! descriptor 3 on.
+//! Instead of binding. The parent process keeps the sockets open while this process is replaced, so that clients wait
+//! and none is refused; and ports below 1024 need no rights here. `LISTEN_PID` is the process they are meant for,
+//! `LISTEN_FDS` how many there are, from descriptor 3 on.
 //!
 //! Several shards take connections from the same socket, in turn, as those of a unix path do. With as many
 //! sockets as shards (`ListenStream=` repeated, and `ReusePort=yes`) each has a queue of its own.
@@ -45,7 +44,7 @@ struct Socket {
 }
 
 impl HandedOver {
-    /// What the environment says was handed to this process.
+    /// The sockets handed to this process, by its environment.
     pub fn take() -> Result<Self, IoError> {
         let variable = |name| std::env::var(name).ok();
         let own = std::process::id();
@@ -58,7 +57,7 @@ impl HandedOver {
         Self::of(&numbers)
     }
 
-    /// All of one address: what is decided by it, as what a stranger may ask for, holds for each.
+    /// All of one address: decisions by address, such as what remote clients may request, are valid for each.
     fn of(numbers: &[RawFd]) -> Result<Self, IoError> {
         let sockets = numbers.iter().copied().map(Socket::of);
         let sockets: Vec<Socket> = sockets.collect::<Result<_, _>>()?;
@@ -126,8 +125,8 @@ impl Socket {
     fn of(number: RawFd) -> Result<Self, IoError> {
         let unusable = |problem: String| IoError::HandedOverUnusable { number, problem };
         let failed = |error: Errno| unusable(error.to_string());
-        // SAFETY: the number is only used within this function, where nothing closes descriptors, and for
-        // system calls alone, which answer EBADF if nothing is open there.
+        // SAFETY: the number is only used within this function, where nothing closes descriptors, and for system calls
+        // alone, which return EBADF if nothing is open there.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         if sockopt::socket_type(fd).map_err(failed)? != SocketType::STREAM {
             return Err(unusable("it is no stream socket".to_owned()));
@@ -156,20 +155,19 @@ fn address_of(fd: impl AsFd) -> Result<Address, Errno> {
     }
     let unix = SocketAddrUnix::try_from(name)?;
     let path = unix.path_bytes().map(OsStr::from_bytes);
-    // A name without a file; nobody connects to it by a path.
+    // A name without a file; it cannot be connected to by path.
     Ok(Address::Unix(
         path.map_or_else(|| "@".into(), PathBuf::from),
     ))
 }
 
-// What accepted connections have from their listener, set once for all of them.
+// Options that accepted connections inherit from their listener, set once for all of them.
 //
 // Place: `listener` binds one, `handed_over` is given one.
 
-/// What the kernel takes of a connection beyond what it has sent, in bytes. Its own limit is 4 MiB: of a
-/// client that stopped reading that is memory of nobody's account, and freeing it when the client is
-/// dropped held all others of the shard up for a millisecond. The kernel asks for more when half is left,
-/// 50 us at 10 Gbit/s.
+/// Bytes of a connection that the kernel buffers beyond those sent. Its own limit is 4 MiB: for a client that stopped
+/// reading that is unaccounted memory, and freeing it when the client is dropped delayed all others of the shard by a
+/// millisecond. The kernel asks for more when half is left, 50 us at 10 Gbit/s.
 const UNSENT_BYTES_MAX: libc::c_int = 128 << 10;
 
 /// A TCP connection on which nothing has come for so long is probed, so often in such intervals, and then
@@ -206,7 +204,7 @@ pub(crate) fn set(listener: impl AsFd) -> Result<(), Errno> {
             size_of_val(&unsent_bytes_max) as libc::socklen_t,
         )
     };
-    // An emulator without the option serves all the same.
+    // An emulator without the option still works.
     let _ = outcome;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Accepting sockets, one per shard.
 //!
-//! The first stop of every connection. Shards listen side by side on one port (`SO_REUSEPORT`) and
-//! the kernel spreads connections over them. What accepted sockets inherit is set once here.
+//! The first stop of every connection. Shards listen side by side on one port (`SO_REUSEPORT`) and the kernel spreads
+//! connections over them. Options that accepted sockets inherit are set once here.
 
 use crate::address::Address;
 use crate::error::IoError;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// one waits a second before the next: the usual cause of latency tails at 1, 3 and 7 s.
 pub const BACKLOG: i32 = 4096;
 
-/// How long what is left of a killed process may keep an address, and how often that is looked at.
+/// How long a killed process's remaining sockets may keep an address, and the interval of retries.
 const LEFTOVER_MAX: Duration = Duration::from_secs(1);
 const LEFTOVER_STEP: Duration = Duration::from_millis(20);
 
@@ -49,8 +49,7 @@ impl Default for ListenOptions {
     }
 }
 
-/// A socket that listens. `Send`: bound on the main thread, where errors are told, and moved to
-/// its shard.
+/// A socket that listens. `Send`: bound on the main thread, where errors are reported, and moved to its shard.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
@@ -231,7 +230,7 @@ impl Listener {
     }
 }
 
-/// Asks again while the address is taken, until `pause` says that this was long enough.
+/// Retries while the address is in use, until `pause` returns that this was long enough.
 fn once_free<T>(
     mut bind: impl FnMut() -> Result<T, IoError>,
     mut pause: impl FnMut() -> bool,
@@ -248,7 +247,7 @@ fn once_free<T>(
 #[derive(Debug)]
 pub(crate) struct BoundPath {
     path: PathBuf,
-    /// What stands there: device and inode. `None`: nothing did any more.
+    /// Device and inode of the path. `None`: it does not exist any more.
     identity: Option<(u64, u64)>,
 }
 
@@ -270,7 +269,7 @@ impl BoundPath {
 impl Drop for BoundPath {
     fn drop(&mut self) {
         if self.identity.is_some() && identity_at(&self.path) == self.identity {
-            // Somebody may have removed it in between; nothing is left to do then.
+            // Another process may have removed it in between; nothing is left to do then.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -322,7 +321,7 @@ fn bound_inet(address: &Address, options: ListenOptions) -> Result<OwnedFd, IoEr
     Ok(fd)
 }
 
-/// Whether `path` is a socket that a dead process left behind: nobody answers.
+/// Whether `path` is a socket that an ended process left behind: connecting is refused.
 fn is_abandoned(path: &Path, name: &SocketAddrUnix) -> bool {
     is_socket(path)
         && stream_socket(AddressFamily::UNIX)

@@ -27,7 +27,7 @@ impl<T> MailboxShared<T> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the mailbox is full at {capacity} items: let the shard drain it, then send again")]
 pub struct MailboxFull<T> {
-    /// What was not sent.
+    /// The item that was not sent.
     pub item: T,
     /// The most items it holds.
     pub capacity: usize,

@@ -1,5 +1,5 @@
-//! Network namespaces: a loopback interface of one's own, so that two servers that insist on one port can live at the
-//! same time.
+//! Network namespaces: a separate loopback interface, so that two servers with the same fixed port can run at the same
+//! time.
 //!
 //! A thread is in one namespace, and threads and processes that it starts begin in the same. So a process that is to live
 //! in a namespace is started from within, and so are the threads that talk to it there.
@@ -28,7 +28,7 @@ impl NetworkNamespace {
     /// milliseconds.
     ///
     /// # Errors
-    /// What the kernel says: `EPERM` without the privilege.
+    /// The kernel's error: `EPERM` without the privilege.
     pub fn create() -> io::Result<Self> {
         let home = Home::of_this_thread()?;
         // SAFETY: of all that this call can take apart it takes the network alone, which no memory safety rests on;
@@ -81,7 +81,7 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         if !self.is_back {
-            // Nobody is left to tell; the panic goes on.
+            // The error cannot be reported; the panic goes on.
             let _ = move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network));
         }
     }

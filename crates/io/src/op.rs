@@ -34,7 +34,7 @@ pub(crate) fn send_now(socket: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Er
 
 // Taking one connection from a listener's queue.
 
-/// What one accept found.
+/// Result of one accept.
 pub(crate) enum Accepted<C> {
     /// A connection, non-blocking, not inherited by children.
     Connection(C),
@@ -100,7 +100,7 @@ pub(crate) fn finish_sending(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 
 /// Closing it will drop what the peer has not taken, and send a reset instead of a FIN.
 pub(crate) fn drop_unsent(socket: BorrowedFd<'_>) {
-    // Of a socket that knows no resets, as one of a path: what was sent is with the peer.
+    // For a socket without resets, such as a unix socket: sent bytes are with the peer.
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn has_peer_finished(socket: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }
 
-/// The error that ended a socket, which the kernel tells once.
+/// The error that ended a socket, which the kernel reports once.
 pub(crate) fn pending_error(socket: BorrowedFd<'_>) -> Option<Errno> {
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => None,
@@ -130,7 +130,7 @@ pub(crate) fn pending_error(socket: BorrowedFd<'_>) -> Option<Errno> {
 
 // Taking what arrived, at most a turn and one buffer full.
 
-/// What one receive found.
+/// Result of one receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Received {
     /// This many bytes, at least one; they are in the buffer.

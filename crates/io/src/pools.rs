@@ -18,7 +18,7 @@ pub struct ShardPools {
     pub blocks: BlockPool,
     /// Scratch memory of the request being handled.
     pub arena: Arena,
-    /// What the kernel receives into.
+    /// Buffers the kernel receives into.
     pub io_buffers: BufferPool,
 }
 

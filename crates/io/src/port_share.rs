@@ -68,7 +68,7 @@ enum Others {
     Behind(usize),
     /// Before ours: we are the newest.
     Before(usize),
-    /// Nobody can tell.
+    /// Not known.
     Somewhere,
 }
 
@@ -126,7 +126,7 @@ impl PortShare {
         }
     }
 
-    /// Whether every driver has let go of its listener: nothing waits in them any more.
+    /// Whether every driver has closed its listener: no connection waits in them any more.
     #[must_use]
     pub fn is_released(&self) -> bool {
         Arc::strong_count(&self.token) == 1
@@ -165,7 +165,7 @@ impl PortGroup {
             inodes.push(file.metadata().map_err(failed)?.ino());
             sockets.push(OwnedFd::from(file));
         }
-        // What steered away from sockets that left would now steer by indices that mean others.
+        // A program that steered away from sockets that are closed would now use indices of other sockets.
         detach_program(&sockets[0]);
         Ok(Self {
             address: inet,
@@ -215,10 +215,10 @@ impl PortGroup {
         );
     }
 
-    /// With as many others as ours, no index given is ever one of ours, and the last one means
-    /// nobody once we are gone: the group goes by its hash again. With fewer, they end up in places
-    /// that nobody knows while the last of ours close; a handshake that comes to us in these
-    /// microseconds is repeated. `steered` is called after each close but in those.
+    /// With as many others as ours, no index given is ever one of ours, and the last one refers to no socket once ours
+    /// are gone: the group goes by its hash again. With fewer, they move to unknown indices while the last of ours
+    /// close; a handshake that comes to us in these microseconds is repeated. `steered` is called after each close but
+    /// in those.
     fn leave(self, mut steered: impl FnMut()) {
         let ours = self.sockets.len();
         // In any other place closing moves nothing that a program could mean.
@@ -277,7 +277,7 @@ fn listening_inodes(address: SocketAddr) -> Option<Vec<u64>> {
 /// `TCP_LISTEN` as the kernel prints it.
 const LISTENING: &str = "0A";
 
-/// An address as the kernel prints it: words of this machine's byte order.
+/// An address as the kernel prints it: 32-bit words in this machine's byte order.
 fn hexadecimal(octets: &[u8]) -> String {
     octets
         .chunks_exact(4)

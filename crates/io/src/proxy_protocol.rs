@@ -1,12 +1,12 @@
-//! The PROXY protocol: a connection's origin, told by the proxy that passes it on.
+//! The PROXY protocol: a connection's origin, sent by the proxy that passes it on.
 //!
-//! A balancer that passes TCP connections on hides their clients. With this protocol (haproxy's
-//! `proxy-protocol.txt`, versions 1 and 2) it says in a head, before any other byte, between which two
-//! addresses the connection was that it passes on.
+//! A balancer that passes TCP connections on hides their clients. With this protocol (haproxy's `proxy-protocol.txt`,
+//! versions 1 and 2) it sends a header, before any other byte, with the two addresses of the connection that it passes
+//! on.
 //!
-//! Here is a head for a connection of our own, a head out of bytes, strictly, and the counters of both.
-//! [`crate::tls::Tls`] awaits a head on what it accepts, below TLS, and reports the socket once it
-//! is there; [`crate::connection_pool::Target`] says whether a connection begins with one.
+//! This module writes a header for an outgoing connection, parses one strictly, and counts both. [`crate::tls::Tls`]
+//! awaits a header on accepted sockets, below TLS, and reports the socket once it is there;
+//! [`crate::connection_pool::Target`] sets whether a connection begins with one.
 
 use std::fmt;
 use std::io::Write;
@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 use crate::address::Peer;
 
-/// What every head of version 2 begins with.
+/// The beginning of every version 2 header.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// A head of version 2 without addresses.
@@ -26,7 +26,7 @@ const V1_BYTES_MAX: usize = 107;
 
 /// Version and command of version 2: the connection is the sender's own.
 const V2_LOCAL: u8 = 0x20;
-/// It is passed on for somebody.
+/// It is passed on for a client.
 const V2_PROXY: u8 = 0x21;
 
 /// Family and transport of version 2.
@@ -101,8 +101,8 @@ pub struct ProxyHeadText {
 }
 
 impl ProxyHeadText {
-    /// For a connection that is passed on for a client. Of a client on a unix socket, which has no
-    /// address that means anything elsewhere, it says that it is unknown.
+    /// For a connection that is passed on for a client. A client on a unix socket, whose address means nothing
+    /// elsewhere, is sent as unknown.
     #[must_use]
     pub fn passed_on(version: ProxyProtocol, ends: Ends) -> Self {
         let ends = match (ends.source, ends.destination) {
@@ -115,8 +115,8 @@ impl ProxyHeadText {
         }
     }
 
-    /// For a connection that is nobody's but the sender's: a health check. Version 1 has no word for
-    /// it, so it says that the client is unknown.
+    /// For a connection that belongs to the sender itself: a health check. Version 1 cannot express it, so the client
+    /// is sent as unknown.
     #[must_use]
     pub fn own(version: ProxyProtocol) -> Self {
         match version {
@@ -125,7 +125,7 @@ impl ProxyHeadText {
         }
     }
 
-    /// What is sent before anything else.
+    /// Bytes sent before all others.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
@@ -205,21 +205,20 @@ fn mapped(ip: IpAddr) -> IpAddr {
 // A head out of bytes: nothing is taken that the specification does not allow, and nothing is awaited
 // that cannot come right any more.
 
-/// The longest head that is taken. Version 2 could announce 64 KiB; real extensions (the client's
-/// certificate, an identity in somebody's cloud) have some hundred bytes, and a head is all that
-/// anybody can make this side keep before the peer is known.
+/// The longest accepted header. Version 2 could announce 64 KiB; real extensions (the client's certificate, a cloud
+/// provider's identity) have some hundred bytes, and the header is all that an unknown peer can make this side keep.
 pub const PROXY_HEAD_BYTES_MAX: usize = 4096;
 
 /// Two unix paths of 108 bytes each.
 const UNIX_ADDRESS_BYTES: usize = 216;
 
-/// What a head says.
+/// Content of a header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProxyHead {
     /// In which version it is written.
     pub version: ProxyProtocol,
-    /// The two ends of the connection. `None`: the connection's own ends hold, because it is the
-    /// sender's own (a health check) or the sender does not know better.
+    /// The two ends of the connection. `None`: the connection's own ends are used, because it is the sender's own (a
+    /// health check) or the sender does not know better.
     pub ends: Option<Ends>,
     /// Its length.
     pub head_bytes: usize,
@@ -262,7 +261,7 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<ProxyHead>, ProxyHeadFailure> {
     }))
 }
 
-/// What a line without its CRLF tells; `None` if it is malformed.
+/// Content of a line without its CRLF; `None` if it is malformed.
 fn ends_of_line(line: &str) -> Option<Option<Ends>> {
     let told = line.strip_prefix("PROXY ")?;
     if told == "UNKNOWN" || told.starts_with("UNKNOWN ") {
@@ -297,7 +296,7 @@ fn port_of(text: &str) -> Option<u16> {
 }
 
 fn parse_v2(bytes: &[u8]) -> Result<Option<ProxyHead>, ProxyHeadFailure> {
-    // As soon as it is there: what is wrong is not awaited.
+    // As soon as it is detected: an invalid header is not awaited to its end.
     if let Some(&version_and_command) = bytes.get(12)
         && !matches!(version_and_command, V2_LOCAL | V2_PROXY)
     {
@@ -314,7 +313,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<ProxyHead>, ProxyHeadFailure> {
         return Ok(None);
     };
     let ends = match fixed[12] {
-        // Whatever the rest says: the sender speaks for itself.
+        // Whatever the rest is: the connection is the sender's own.
         V2_LOCAL => None,
         _ => ends_of_block(fixed[13], told)?,
     };
@@ -325,7 +324,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<ProxyHead>, ProxyHeadFailure> {
     }))
 }
 
-/// What the addresses of a head of version 2 tell, with the extensions behind them.
+/// The addresses of a version 2 header, with the extensions after them.
 fn ends_of_block(family: u8, told: &[u8]) -> Result<Option<Ends>, ProxyHeadFailure> {
     let (ends, extensions) = match family {
         // "The receiver should ignore address information": whatever is there has no known form.
@@ -385,7 +384,7 @@ fn are_whole(mut extensions: &[u8]) -> bool {
     extensions.is_empty()
 }
 
-// What became of the heads that were awaited, in numbers.
+// Results of awaited headers, in numbers.
 
 /// Why a connection ended before its head was whole.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -439,16 +438,16 @@ impl ProxyHeadFailure {
     }
 }
 
-/// What happened since the driver was made, and how it is now.
+/// Counters since the driver was made, and current numbers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ProxyHeadCounters {
-    /// Connections whose head is not whole, now.
+    /// Connections whose header is not whole, now.
     pub awaited: u64,
     /// Heads of version 1.
     pub taken_v1: u64,
     /// Heads of version 2.
     pub taken_v2: u64,
-    /// Those of both versions that tell no address: the connection's own holds.
+    /// Those of both versions without an address: the connection's own is used.
     pub without_address: u64,
     /// Connections refused, in the order of [`ProxyHeadFailure::ALL`].
     pub refused: [u64; ProxyHeadFailure::ALL.len()],

@@ -1,19 +1,17 @@
 //! From host names to addresses, away from the shards.
 //!
-//! A shard's connection pool asks through its [`ResolverClient`]; helper threads look the name up
-//! (getaddrinfo, which blocks) unless the cache knows it; the response comes back through a bounded
-//! mailbox and the shard's waker.
+//! A shard's connection pool asks through its [`ResolverClient`]; helper threads resolve the name (getaddrinfo, which
+//! blocks) unless it is in the cache; the response comes back through a bounded mailbox and the shard's waker.
 //!
 //! ```text
 //! ResolverClient::ask -> bounded queue -> helper thread: cache, else getaddrinfo -> order, cache
 //!         next_answer <- mailbox + waker <-----------------------------------------------+
 //! ```
 //!
-//! A good response holds for `good_ns`, a bad one for `bad_ns`; where a lookup fails, the last good
-//! response serves for up to `stale_ns` more. getaddrinfo tells no time to live: `good_ns` stands for
-//! it.
+//! A good response holds for `good_ns`, a bad one for `bad_ns`; where a lookup fails, the last good response serves for
+//! up to `stale_ns` more. getaddrinfo has no time to live: `good_ns` replaces it.
 //!
-//! The system's knows `/etc/hosts`, search domains and whatever else the administrator set up.
+//! The system's uses `/etc/hosts`, search domains and other settings of the administrator.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -41,8 +39,8 @@ const PANICKED_VALID_NS: u64 = 1_000_000_000;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// How often a lookup has panicked in this process. Its question is answered with
-/// [`ResolveError::Panicked`], and the thread goes on.
+/// How often a lookup has panicked in this process. The request gets [`ResolveError::Panicked`], and the thread goes
+/// on.
 #[must_use]
 pub fn panic_count() -> u64 {
     PANICS.load(Ordering::Relaxed)
@@ -55,7 +53,7 @@ pub struct ResolverConfig {
     pub good_ns: u64,
     /// How long "there are none" holds.
     pub bad_ns: u64,
-    /// How much longer addresses serve when they cannot be looked up again.
+    /// How much longer addresses are used when they cannot be resolved again.
     pub stale_ns: u64,
     /// Lookups at the same time.
     pub threads: usize,
@@ -77,15 +75,15 @@ impl Default for ResolverConfig {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// The system's resolver says so.
+    /// The system's resolver reports it.
     #[error("cannot find the host {name}: {reason}; check the name, or give its IP address")]
     Unknown {
         /// The name.
         name: String,
-        /// The system's words.
+        /// The system's error.
         reason: Arc<str>,
     },
-    /// Too many names are being looked up.
+    /// Too many names are being resolved.
     #[error("cannot look {name} up now: {limit} lookups wait already")]
     Busy {
         /// The name.
@@ -93,13 +91,13 @@ pub enum ResolveError {
         /// The most that may wait.
         limit: usize,
     },
-    /// Looking it up panicked.
+    /// The lookup panicked.
     #[error("cannot look {name} up: the lookup panicked; the log says where")]
     Panicked {
         /// The name.
         name: String,
     },
-    /// Nobody is there to ask.
+    /// The resolver has ended.
     #[error("cannot look {name} up: there is no resolver here; give IP addresses")]
     NoResolver {
         /// The name.
@@ -107,7 +105,7 @@ pub enum ResolveError {
     },
 }
 
-/// Looks a name up, which may take long.
+/// Resolves a name, which may take long.
 type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 struct Question {
@@ -117,7 +115,7 @@ struct Question {
     reply_to: MailboxSender<Answer>,
 }
 
-/// What became of a question.
+/// Result of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// As it was asked with.
@@ -162,7 +160,7 @@ impl fmt::Debug for ResolverClient {
     }
 }
 
-/// What the helper threads share.
+/// State shared by the helper threads.
 struct ResponseContext {
     lookup: Box<Lookup>,
     cache: Mutex<Cache>,
@@ -175,7 +173,7 @@ impl Resolver {
         Self::with_lookup(config, system_lookup)
     }
 
-    /// As [`Self::start`], with another way to look names up.
+    /// As [`Self::start`], with another function to resolve names.
     pub fn with_lookup(
         config: ResolverConfig,
         lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
@@ -194,8 +192,8 @@ impl Resolver {
         })
     }
 
-    /// A resolver without threads, which looks names up where it is asked: for simulations, whose
-    /// time does not wait for threads.
+    /// A resolver without threads, which resolves names on the calling thread: for simulations, whose time does not
+    /// wait for threads.
     #[cfg(feature = "simulator")]
     #[must_use]
     pub fn at_once(
@@ -332,7 +330,7 @@ impl ResponseContext {
     }
 }
 
-/// What the system's resolver finds (getaddrinfo, which blocks).
+/// Result of the system's resolver (getaddrinfo, which blocks).
 pub(crate) fn system_lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
@@ -377,7 +375,7 @@ fn in_order(found: Vec<SocketAddr>) -> Arc<[Address]> {
     ordered.into()
 }
 
-// What was found before, good and bad, and for how long it holds. No clock of its own.
+// Earlier results, good and bad, and how long they are valid. It has no clock of its own.
 
 /// Names that are remembered at most; beyond it those go that hold no longer, and then all.
 const NAMES_MAX: usize = 4096;
@@ -392,7 +390,7 @@ struct Cached {
 struct Entry {
     result: Result<Arc<[Address]>, ResolveError>,
     until_ns: u64,
-    /// When the addresses were looked up.
+    /// When the addresses were resolved.
     found_ns: u64,
 }
 
@@ -409,7 +407,7 @@ impl Cache {
         }
     }
 
-    /// What is known and holds.
+    /// The known and valid result.
     fn get(&self, host: &str, port: u16, now_ns: u64) -> Option<Cached> {
         let entry = self.entries.get(&(host.to_owned(), port))?;
         let valid_ns = entry
@@ -422,8 +420,8 @@ impl Cache {
         })
     }
 
-    /// Remembers what a lookup found; returns what is to be answered: where it found nothing, what
-    /// was known before, unless that is too old.
+    /// Stores a lookup's result; returns the response: after a failed lookup the earlier addresses, unless those are
+    /// too old.
     fn put(
         &mut self,
         host: &str,
@@ -456,7 +454,7 @@ impl Cache {
         Cached { result, valid_ns }
     }
 
-    /// Whether old addresses may stand in for new ones.
+    /// Whether old addresses may be used instead of new ones.
     fn is_usable(&self, entry: &Entry, now_ns: u64) -> bool {
         let serves_ns = self.config.good_ns.saturating_add(self.config.stale_ns);
         now_ns < entry.found_ns.saturating_add(serves_ns)

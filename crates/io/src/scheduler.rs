@@ -1,12 +1,12 @@
 //! Which work comes first in a tick, and how much of the rest is done in it; the same for every driver.
 //!
-//! A client that asks and is answered, and asks again, loses most by a flood of others that connect,
-//! dribble, hang up or flood: its next request would stand behind all of theirs. So what such a client
-//! sends is *prompt*: handled when it comes. All other work waits in queues, each in the order in which
-//! it came, and has a budget in each tick:
+//! A client that sends a request, gets its response, and sends the next one loses most by a flood of others that
+//! connect, send slowly, hang up or pipeline: its next request would wait behind all of theirs. So its bytes are
+//! *prompt*: handled when they come. All other work waits in queues, each in the order in which it came, and has a
+//! budget in each tick:
 //!
-//! - One of each kind is done in every tick, whatever the others take: what stands at place `n` of its
-//!   queue is done within `n` ticks.
+//! - One of each kind is done in every tick, whatever the others take: work at place `n` of its queue is done within
+//!   `n` ticks.
 //! - More are done while their estimated time fits into [`TICK_NS`], or into half the time that prompt work
 //!   took in the tick before, if that is more: a flood of prompt clients leaves a third to the others.
 //! - Where no prompt client has been seen for [`PROTECTED_NS`] the budget is [`UNPROTECTED_TICK_NS`].
@@ -15,27 +15,27 @@
 //! p99, relative to the same client alone (io_uring and epoll): reset storm 0.95 and 1.05, not 1.36 and 0.94; flood of
 //! pipelined requests 1.00 and 1.06, not 2.40 and 1.21; half-closed connections 0.90 and 0.99, not 1.41 and 1.15.
 //!
-//! Times are estimates: a clock read for each piece of work would tell what it took only when it is too
-//! late, and would make runs differ. There is no order among connections that this process opened: a load
-//! generator that handled short responses before long ones would measure what it did itself.
+//! Times are estimates: a clock read after each piece of work would come too late, and would make runs differ. There is
+//! no order among connections that this process opened: a load generator that handled short responses before long ones
+//! would measure its own effect.
 
 use crate::pools::IO_BUFFER_BYTES;
 use std::collections::VecDeque;
 
-/// What the work that may wait takes of a tick: about what a client that is served waits longer for it. All
-/// other numbers follow from this one.
+/// The time per tick for work that may wait: about the extra delay of an established client. All other numbers follow
+/// from this one.
 pub const TICK_NS: u64 = 50_000;
 
-/// The same while nobody is known that would wait.
+/// The same while no established client is known.
 const UNPROTECTED_TICK_NS: u64 = 8 * TICK_NS;
 
 /// How long after its last message a prompt client is still waited for: it comes back.
 const PROTECTED_NS: u64 = 2_000 * TICK_NS;
 
-/// What a prompt request takes, with its response.
+/// Cost of a prompt request, with its response.
 const PROMPT_NS: u64 = TICK_NS / 10;
 
-/// What a timer takes that ends a connection: http's deadlines, those of closing sockets.
+/// Cost of a timer that ends a connection: http's deadlines, those of closing sockets.
 const TIMER_NS: u64 = TICK_NS / 2;
 
 /// Timers that fire in one tick. Deadlines of many connections pass together.
@@ -48,19 +48,19 @@ const MESSAGE_BYTES_MAX: usize = 4 << 10;
 /// too. More pieces than this are dribbled.
 const MESSAGE_PIECES_MAX: u16 = 4;
 
-/// How often a socket that brought many requests at once has to ask and wait before it is prompt: the
-/// end of a flood's message is short too, and is answered.
+/// How often a socket that brought many requests at once has to send a request and wait before it is prompt: the end of
+/// a flood's message is short too, and gets a response.
 const TIMES_TO_FORGET: u16 = 9;
 
-/// What a socket did lately, in 16 bits: how many responses it is away from being prompt, and in how many
-/// pieces its message came that is not answered yet.
+/// Recent behavior of a socket, in 16 bits: how many responses it needs to become prompt, and in how many pieces its
+/// current message has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Usage(u16);
 
 impl Usage {
     const ANSWER: u16 = 1 << 8;
 
-    /// Of a socket that was accepted: prompt once it is answered.
+    /// Of an accepted socket: prompt after its first response.
     pub(crate) const NEW: Self = Self(Self::ANSWER);
 
     /// Of a socket that we connected.
@@ -68,7 +68,7 @@ impl Usage {
 
     #[inline]
     pub(crate) fn received(&mut self, bytes: usize) {
-        // What nearly all receives of a server are.
+        // The usual receive of a server.
         if self.0 < MESSAGE_PIECES_MAX && bytes <= MESSAGE_BYTES_MAX {
             self.0 += 1;
         } else {
@@ -82,7 +82,7 @@ impl Usage {
             return;
         }
         self.0 = match bytes {
-            // Not prompt until it is answered.
+            // Not prompt until its response.
             0..=MESSAGE_BYTES_MAX => self.0.max(MESSAGE_PIECES_MAX),
             // The response to the load does not count.
             _ => self.0.max(2 * Self::ANSWER),
@@ -112,9 +112,9 @@ impl Usage {
         }
     }
 
-    /// How much a socket of this kind receives where others receive `turn_bytes`: a whole buffer, if we connected it. What
-    /// a server that we asked sends is long more often than requests are, each piece of it costs a call to send it on, and
-    /// no stranger opens such sockets.
+    /// How much a socket of this kind receives where others receive `turn_bytes`: a whole buffer, if we connected it.
+    /// Responses of upstreams are long more often than requests, each piece costs a call to send it on, and remote
+    /// peers cannot open such sockets.
     #[inline]
     pub(crate) fn receive_bytes(self, turn_bytes: usize) -> usize {
         match self == Self::OURS {
@@ -134,7 +134,7 @@ impl Usage {
         self.0 >= 2 * Self::ANSWER && self != Self::OURS
     }
 
-    /// What waits for it, if it is not prompt.
+    /// The kind of its waiting work, if it is not prompt.
     pub(crate) fn work(self) -> Work {
         match self.is_bulk() {
             true => Work::Bulk,
@@ -152,7 +152,7 @@ pub(crate) enum Work {
     Receive,
     /// Bytes of one that floods.
     Bulk,
-    /// A FIN or a failure, of which the owner is told.
+    /// A FIN or a failure, which the owner gets.
     End,
     /// A descriptor to be closed, with what the kernel has of its socket.
     Close,
@@ -168,7 +168,7 @@ impl Work {
         Self::Close,
     ];
 
-    /// What one takes, with what follows from it when the tick ends.
+    /// Cost of one, including the work at the end of the tick.
     const fn cost_ns(self) -> u64 {
         match self {
             Self::Receive => PROMPT_NS,
@@ -217,7 +217,7 @@ impl Scheduler {
         self.tick_ns = now_ns;
     }
 
-    /// Whether what such a socket sends is handled when it comes.
+    /// Whether bytes of such a socket are handled when they come.
     #[inline]
     pub(crate) fn is_prompt(&mut self, usage: Usage) -> bool {
         let is_prompt = usage.is_prompt();
@@ -225,13 +225,13 @@ impl Scheduler {
         is_prompt
     }
 
-    /// Whether a client that is served is about, so that others have to wait.
+    /// Whether an established client is active, so that others have to wait.
     #[inline]
     pub(crate) fn is_protecting(self) -> bool {
         self.is_protecting
     }
 
-    /// Whether one more piece of such work is done in this tick.
+    /// Whether one more piece of such work is admitted in this tick.
     pub(crate) fn admits(&mut self, work: Work) -> bool {
         let reserved = 1_u8 << work as u8;
         let is_admitted = self.reserved & reserved != 0 || self.left_ns >= work.cost_ns();
@@ -248,7 +248,7 @@ impl Scheduler {
     }
 }
 
-/// What all receives of a tick may bring together: a fraction of a millisecond's work.
+/// Total bytes of all receives of a tick: a fraction of a millisecond's work.
 pub(crate) const RECEIVES_BYTES: usize = 256 << 10;
 
 /// The shortest receive. Most requests fit; shorter ones would cost more calls than they save time.
@@ -271,7 +271,7 @@ pub(crate) fn receive_bytes(ready: usize) -> usize {
 /// Closes that wait at most; one more is done at once. A descriptor that waits is one that others lack.
 pub(crate) const CLOSES_WAITING_MAX: usize = 256;
 
-/// What is only to be closed any more and has not been admitted yet, in the order in which it came.
+/// Sockets that only need to be closed and were not admitted yet, in the order in which they came.
 pub(crate) struct CloseQueue<T>(VecDeque<T>);
 
 impl<T> CloseQueue<T> {
@@ -284,7 +284,7 @@ impl<T> CloseQueue<T> {
         self.0.is_empty()
     }
 
-    /// Whether the next close must happen at once.
+    /// Whether the next close must be immediate.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= CLOSES_WAITING_MAX

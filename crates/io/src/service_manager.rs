@@ -1,8 +1,8 @@
 //! Telling the parent process about its state, by the protocol of systemd's `sd_notify`: a
 //! datagram of lines to the socket that `NOTIFY_SOCKET` names.
 //!
-//! So a unit of `Type=notify` counts as started when connections are accepted, and not before. What
-//! it would be fed by, a thread that only waits, says nothing about the shards.
+//! So a unit of `Type=notify` counts as started when connections are accepted, and not before. There is no watchdog:
+//! the notifying thread only waits, so its messages would prove nothing about the shards.
 
 use crate::clock::monotonic_ns;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ pub struct ServiceManager {
     socket: Arc<UnixDatagram>,
 }
 
-/// What it is told.
+/// The notifications.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ServiceState<'a> {
     /// Connections are accepted; `status` is for people.
@@ -31,18 +31,18 @@ pub enum ServiceState<'a> {
         /// One line.
         status: &'a str,
     },
-    /// Something happened that people have to know; it goes on serving.
+    /// An event that operators have to know; it goes on serving.
     Failing {
         /// One line.
         status: &'a str,
     },
     /// Files are read again; [`Self::Ready`] follows.
     Reloading,
-    /// What was asked is answered, then it ends.
+    /// Completes requests under way, then ends.
     Stopping,
 }
 
-/// There is an address, and nobody there.
+/// There is an address, but no manager.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "NOTIFY_SOCKET names {address:?}, which no process reads ({source}): unset it, or start this by systemd"
@@ -53,7 +53,7 @@ pub struct ManagerUnreachable {
 }
 
 impl ServiceManager {
-    /// The one that started this process, if it wants to be told.
+    /// The manager that started this process, if it wants notifications.
     pub fn from_environment() -> Result<Option<Self>, ManagerUnreachable> {
         let address = std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty());
         let Some(address) = address else {
@@ -78,7 +78,7 @@ impl ServiceManager {
         })
     }
 
-    /// Tells it. A manager that has gone is no reason to stop serving.
+    /// Sends a notification. A missing manager is no reason to stop serving.
     pub fn tell(&self, state: ServiceState<'_>) {
         let _ = self.socket.send(state.to_string().as_bytes());
     }
@@ -89,7 +89,7 @@ impl fmt::Display for ServiceState<'_> {
         match self {
             Self::Ready { status } => write!(formatter, "READY=1\nSTATUS={status}\n"),
             Self::Failing { status } => writeln!(formatter, "STATUS={status}"),
-            // With the time, `Type=notify-reload` can tell this reload from the one before.
+            // With the time, `Type=notify-reload` can distinguish this reload from the one before.
             Self::Reloading => {
                 let now_us = monotonic_ns() / 1_000;
                 write!(formatter, "RELOADING=1\nMONOTONIC_USEC={now_us}\n")

@@ -26,11 +26,11 @@ pub struct ShardConfig {
     pub index: usize,
     /// The CPU its thread is bound to, if any.
     pub cpu: Option<usize>,
-    /// Whether its pools pool.
+    /// Whether its pools are on.
     pub pool_mode: PoolMode,
 }
 
-/// What a protocol may use while it handles something.
+/// The shard's resources for a protocol while it handles an event.
 pub struct ShardContext<'a, D: Driver> {
     /// The sockets.
     pub driver: &'a mut D,
@@ -55,9 +55,9 @@ impl<D: Driver> fmt::Debug for ShardContext<'_, D> {
 }
 
 impl<D: Driver> ShardContext<'_, D> {
-    /// Gives back half of what every pool of the shard, the driver's included, left unused since
-    /// the last call; returns how many bytes that were. For a protocol to do about once a second,
-    /// for as long as anything comes back: what is idle halves each time.
+    /// Gives back half of the memory that every pool of the shard, the driver's included, left unused since the last
+    /// call; returns how many bytes. A protocol calls it about once a second, as long as it returns more than 0: idle
+    /// memory halves each time.
     pub fn trim_pools(&mut self) -> usize {
         self.pools.trim() + self.driver.trim_pools()
     }
@@ -79,7 +79,7 @@ pub struct WaitPlan {
     pub spin_ns: u64,
 }
 
-/// What a shard does with its events.
+/// Handles the events of a shard.
 pub trait Protocol<D: Driver> {
     /// The shard's thread runs; its driver may listen and connect now.
     fn started(&mut self, _shard: &mut ShardContext<'_, D>) -> Result<(), IoError> {
@@ -96,7 +96,7 @@ pub trait Protocol<D: Driver> {
     /// All events and timers of a tick are handled: flush dirty connections, hand batches over.
     fn tick_ended(&mut self, _shard: &mut ShardContext<'_, D>) {}
 
-    /// Stop gracefully: stop listening, finish what runs, then let [`Self::finished`] say so.
+    /// Stop gracefully: stop listening, finish what runs, then let [`Self::finished`] return true.
     fn stop_requested(&mut self, shard: &mut ShardContext<'_, D>);
 
     /// Nothing is left to do; the shard returns once its closing sockets are closed. Asked at the
@@ -110,8 +110,8 @@ pub trait Protocol<D: Driver> {
     }
 }
 
-/// When nothing else is left to do, a peer that has been sent all has this long to answer our FIN: a request of its that
-/// crossed the FIN is discarded meanwhile, and a response that it is reading is not destroyed by a reset.
+/// When nothing else is left to do, a peer that has been sent all has this long to respond to our FIN: a request that
+/// crossed the FIN is discarded meanwhile, and a reset does not destroy a response it is reading.
 const LINGER_AT_END_NS: u64 = 30_000_000;
 
 /// The shortest that the kernel gives: a shard that has been woken is to run before threads that compute.
@@ -145,7 +145,7 @@ impl StopHandle {
     }
 }
 
-/// What a shard did until it returned.
+/// Report of a shard that has returned.
 #[derive(Clone, Copy, Debug)]
 pub struct ShardReport {
     /// The shard's number.
@@ -219,7 +219,7 @@ impl<D: Driver> Shard<D> {
         &mut self.driver
     }
 
-    /// The shard's deadlines, for what must be looked at when it has run.
+    /// The shard's deadlines, checked after it has run.
     pub fn timers(&self) -> &TimerWheel {
         &self.timers
     }

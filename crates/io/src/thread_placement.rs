@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPUs this thread may run on, ascending: what `taskset` and containers left of the machine.
+/// The CPUs this thread may run on, ascending: as limited by `taskset` and containers.
 pub fn allowed_cpus() -> Result<Vec<usize>, IoError> {
     let set = sched_getaffinity(None).map_err(IoError::system("sched_getaffinity"))?;
     Ok((0..CpuSet::MAX_CPU)
@@ -15,7 +15,7 @@ pub fn allowed_cpus() -> Result<Vec<usize>, IoError> {
 
 /// Binds the calling thread to one CPU.
 pub fn pin_to(cpu: usize) -> Result<(), IoError> {
-    // `CpuSet::set` panics beyond its size; the kernel answers EINVAL for CPUs that do not exist.
+    // `CpuSet::set` panics beyond its size; the kernel returns EINVAL for CPUs that do not exist.
     if cpu >= CpuSet::MAX_CPU {
         return Err(IoError::CpuUnavailable {
             cpu,
@@ -46,7 +46,7 @@ pub fn raise_thread_priority() -> Result<(), IoError> {
 
 /// The same for the calling process's session, which it must lead: every process of it is raised.
 ///
-/// Only for a session of one's own (`setsid`): in a terminal's it would raise all that runs there.
+/// Only for a separate session (`setsid`): in a terminal's it would raise all processes there.
 pub fn raise_session_priority() -> Result<(), IoError> {
     raise_thread_priority()?;
     // Absent or without effect where sessions are not scheduled as groups.

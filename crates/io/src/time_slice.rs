@@ -1,10 +1,9 @@
 //! How long a thread runs before it lets others of its CPU run, and so how soon it runs when it wakes.
 //!
-//! On the path once: a shard asks for a short slice when its thread starts. The scheduler (EEVDF,
-//! Linux 6.12 and newer) lets a thread that wakes with a shorter slice go before one in the middle of a
-//! longer one; with equal ones of some 3 ms a request waits as long wherever another thread, such
-//! as one that merges tables, keeps the CPU busy. Shares of the CPU stay what they are. They take
-//! from others, and raising one takes a privilege.
+//! On the path once: a shard asks for a short slice when its thread starts. The scheduler (EEVDF, Linux 6.12 and newer)
+//! lets a thread that wakes with a shorter slice go before one in the middle of a longer one; with equal ones of some 3
+//! ms a request waits as long wherever another thread, such as one that merges tables, keeps the CPU busy. CPU shares
+//! stay unchanged: a larger one takes time from others, and requires a privilege.
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
@@ -20,7 +19,7 @@ struct Attributes {
     flags: u64,
     nice: i32,
     priority: u32,
-    /// Of the usual policies: the slice; before 6.12 not looked at.
+    /// Of the usual policies: the slice; ignored before 6.12.
     runtime_ns: u64,
     deadline_ns: u64,
     period_ns: u64,
@@ -29,11 +28,11 @@ struct Attributes {
 const ATTRIBUTES_BYTES: u32 = 48;
 const _: () = assert!(size_of::<Attributes>() == ATTRIBUTES_BYTES as usize);
 
-/// Asks for slices of `slice_ns` for the calling thread, which the kernel holds to 0.1 to 100 ms. All else of
-/// its scheduling stays; under a real-time policy, which has no slices of this kind, everything does.
+/// Asks for slices of `slice_ns` for the calling thread, which the kernel holds to 0.1 to 100 ms. Its other scheduling
+/// settings stay; under a real-time policy, which has no slices of this kind, nothing changes.
 ///
 /// # Errors
-/// What the kernel says: a container may forbid the call.
+/// The kernel's error: a container may forbid the call.
 pub(crate) fn ask_for(slice_ns: u64) -> Result<(), Errno> {
     let mut attributes = current()?;
     let has_slices =
@@ -42,8 +41,8 @@ pub(crate) fn ask_for(slice_ns: u64) -> Result<(), Errno> {
         return Ok(());
     }
     attributes.runtime_ns = slice_ns;
-    // SAFETY: the first argument is this thread, the second a whole attribute structure of the size that
-    // it tells, which the kernel only reads.
+    // SAFETY: the first argument is this thread, the second a whole attribute structure of the size stored in it, which
+    // the kernel only reads.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     checked(result)
 }
@@ -51,7 +50,7 @@ pub(crate) fn ask_for(slice_ns: u64) -> Result<(), Errno> {
 /// Those of the calling thread.
 fn current() -> Result<Attributes, Errno> {
     let mut attributes = Attributes::default();
-    // SAFETY: the kernel writes at most as many bytes as it is told there are, all of them plain numbers.
+    // SAFETY: the kernel writes at most as many bytes as the given size, all of them plain numbers.
     let result = unsafe {
         libc::syscall(
             libc::SYS_sched_getattr,

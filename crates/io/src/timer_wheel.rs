@@ -10,9 +10,9 @@
 //! due:    timers of passed slots whose deadline has passed, not yet popped
 //! ```
 //!
-//! Invariant: a timer with a deadline is linked in a slot no later than its deadline, rounded up
-//! to a granule, or in `due`. Hence a timer never fires early, and at most one granule after the
-//! later of its deadline and the call that set it.
+//! Invariant: a timer with a deadline is linked in a slot no later than its deadline, rounded up to a granule, or in
+//! `due`. So a timer never fires early, and at most one granule after the later of its deadline and the call that set
+//! it.
 //!
 //! Pacing uses [`crate::WaitPlan`].
 
@@ -33,8 +33,8 @@ const NEVER_NS: u64 = u64::MAX;
 
 const _: () = assert!(SLOT_COUNT.is_power_of_two() && WORD_COUNT == u16::BITS as usize);
 
-/// Names one timer of one wheel; dead once removed, and then ignored everywhere. There may be one
-/// for each socket, so `Option` finds room in it.
+/// Names one timer of one wheel; stale once removed, and then ignored everywhere. There may be one for each socket, so
+/// `Option` of it takes no extra space.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub struct TimerId {
     index: u32,
@@ -131,7 +131,7 @@ impl TimerWheel {
         };
         entry.deadline_ns = deadline_ns;
         match entry.list {
-            // Popping from `due` looks at the deadline again.
+            // Popping from `due` checks the deadline again.
             DUE => {}
             UNLINKED => self.link_by_deadline(timer.index),
             slot => {
@@ -151,7 +151,7 @@ impl TimerWheel {
         }
     }
 
-    /// Ends the timer; its id is dead.
+    /// Ends the timer; its id becomes stale.
     pub fn remove(&mut self, timer: TimerId) {
         let first_free = self.first_free;
         if self.find(timer).is_none() {
@@ -176,8 +176,8 @@ impl TimerWheel {
         count
     }
 
-    /// When to look for expired timers again. Not later than a granule after the earliest
-    /// deadline; sometimes early, after deadlines moved.
+    /// When to check for expired timers again. Not later than a granule after the earliest deadline; sometimes early,
+    /// after deadlines moved.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         if self.heads[DUE as usize] != NIL {
@@ -187,8 +187,8 @@ impl TimerWheel {
             .map(|granule| granule << GRANULE_SHIFT)
     }
 
-    /// The next timer whose deadline has passed at `now_ns`, with what it was created with. It
-    /// has no deadline any more, but lives until removed.
+    /// The next timer whose deadline has passed at `now_ns`, with its user data. It has no deadline any more, but lives
+    /// until removed.
     #[inline]
     pub fn pop_expired(&mut self, now_ns: u64) -> Option<(u64, TimerId)> {
         let now_granule = now_ns >> GRANULE_SHIFT;
@@ -321,7 +321,7 @@ impl TimerWheel {
         let (first_word, first_bit) = (first / 64, first % 64);
         let upper = self.occupied[first_word as usize] & u64::MAX << first_bit;
         let (word_index, word) = if upper == 0 {
-            // The words behind it, in order; its own lower part, which lies one turn ahead, is last.
+            // The words after it, in order; its own lower part, which is one turn ahead, is last.
             let behind = self.occupied_words.rotate_right(first_word + 1);
             let steps = behind.trailing_zeros();
             let word_index = (first_word + 1 + steps) % u16::BITS;

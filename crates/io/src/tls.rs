@@ -1,9 +1,8 @@
 //! TLS between a driver and its owner: a driver over a driver.
 //!
-//! [`Tls`] is a [`Driver`](crate::Driver) whose accepted sockets speak TLS to their peers and
-//! plaintext to their owner, which need not know. It takes the events of the driver below, turns
-//! ciphertext into plaintext, and hands them on; what its owner sends becomes records. A shard
-//! without TLS has no part of this in it.
+//! [`Tls`] is a [`Driver`](crate::Driver) whose accepted sockets use TLS towards their peers and plaintext towards
+//! their owner, which is unaware of it. It takes the events of the driver below, turns ciphertext into plaintext, and
+//! hands them on; the owner's bytes become records. A shard without TLS contains no part of this.
 //!
 //! ```text
 //! inner driver -> a queue -> step: handshake, records -> owner's handler
@@ -24,14 +23,12 @@
 //! The PROXY protocol (see [`crate::proxy_protocol`]) has its place here too, below the handshake: it
 //! needs the same of a driver over a driver, and two of those would copy twice.
 //!
-//! Why a queue: the handler of the driver below is lent that driver, not this one around it. What
-//! arrives has to be copied once in any case, since records are opened where they lie and received
-//! bytes are not ours to write to. So a tick holds what it received until it is over: one receive
-//! of each ready socket, which the driver below bounds.
+//! Why a queue: the handler of the driver below gets that driver, not this one around it. Received bytes have to be
+//! copied once in any case, since records are decrypted in place and the receive buffer is read-only. So a tick holds
+//! its received bytes until it is over: one receive of each ready socket, which the driver below bounds.
 //!
-//! A driver speaks TLS as a server, on what it accepts, or as a client, on what it connects; the other
-//! kind stays in plaintext. The layer has a session for both, and nothing but that session's
-//! `records` distinguishes them.
+//! A driver uses TLS as a server, on accepted sockets, or as a client, on connected ones; the other kind stays in
+//! plaintext. The layer has a session for both, and nothing but that session's `records` distinguishes them.
 
 mod awaited_proxy_header;
 mod certificates;
@@ -49,16 +46,16 @@ pub use client::{BlockingTls, NodeNames, TlsClient, TlsClientOptions, Trust, cli
 pub use driver::Tls;
 pub use server::{TlsOptions, TlsServer};
 
-// What became of handshakes and of the connections after them, in numbers.
+// Results of handshakes and of the connections after them, in numbers.
 
 /// Why a connection ended that TLS did not let live.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 #[non_exhaustive]
 pub enum TlsFailure {
-    /// The peer speaks plaintext HTTP.
+    /// The peer sends plaintext HTTP.
     Plaintext,
-    /// What the peer sent is no TLS.
+    /// The peer's bytes are not TLS.
     NotTls,
     /// A record or message that cannot be read.
     Malformed,
@@ -76,7 +73,7 @@ pub enum TlsFailure {
     CertificateExpired,
     /// The peer has no certificate, or one that is wrong in another way.
     Certificate,
-    /// The peer broke the rules, or somebody changed its bytes.
+    /// The peer broke the rules, or its bytes were changed on the way.
     Misbehaved,
     /// The handshake took too long.
     Timeout,
@@ -181,7 +178,7 @@ impl TlsFailure {
     }
 }
 
-/// What happened since the driver was made, and how it is now.
+/// Counters since the driver was made, and current numbers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TlsCounters {
     /// Connections in the middle of their handshake, now.
@@ -200,7 +197,7 @@ pub struct TlsCounters {
     pub failed: [u64; TlsFailure::ALL.len()],
     /// Established connections ended by what TLS does not allow.
     pub broken: u64,
-    /// Connections whose peer sent a FIN without announcing it.
+    /// Connections whose peer sent a FIN without `close_notify`.
     pub truncated: u64,
     /// Ciphertext bytes of handshakes, from peers.
     pub handshake_bytes: u64,

@@ -1,8 +1,7 @@
 //! How another thread ends a shard's wait.
 //!
-//! A shard that is busy learns of it without a system call: the state below says whether it
-//! sleeps, and only a sleeping shard is written to through its eventfd. The eventfd is watched
-//! edge-triggered and never read; every write is an edge.
+//! A shard that is busy learns of it without a system call: the state below shows whether it sleeps, and the eventfd is
+//! written only for a sleeping shard. The eventfd is watched edge-triggered and never read; every write is an edge.
 //!
 //! ```text
 //! AWAKE --wake--> NOTIFIED --take--> AWAKE        no system call
@@ -31,8 +30,8 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Makes the shard's next (or current) tick return with [`crate::Event::Woken`]. What this
-    /// thread wrote before is visible to the shard when it handles that event.
+    /// Makes the shard's next (or current) tick return with [`crate::Event::Woken`]. This thread's earlier writes are
+    /// visible to the shard when it handles that event.
     pub fn wake(&self) {
         if self.shared.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP {
             // Fails only when the counter is near 2^64 (EAGAIN); it is readable then anyway.
@@ -72,7 +71,7 @@ impl WakeReceiver {
         self.shared.eventfd.as_fd()
     }
 
-    /// Announces a sleep. False: somebody woke us already, do not sleep.
+    /// Announces a sleep. False: it was woken already, do not sleep.
     pub(crate) fn prepare_sleep(&self) -> bool {
         self.shared
             .state
@@ -80,7 +79,7 @@ impl WakeReceiver {
             .is_ok()
     }
 
-    /// Whether a [`Waker`] was used since the last [`Self::take`], which still tells it.
+    /// Whether a [`Waker`] was used since the last [`Self::take`], which still returns it.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.shared.state.load(Ordering::Acquire) == NOTIFIED

@@ -73,7 +73,7 @@ fn flood() {
     let is_reset = std::env::var(FLOOD_END).is_ok_and(|end| end == "Reset");
     let mut kept = Vec::new();
     loop {
-        // A queue that is full answers nothing; the next attempt must not wait for long.
+        // A queue that is full does not respond; the next attempt must not wait for long.
         if let Ok(peer) = TcpStream::connect_timeout(&target, Duration::from_millis(20)) {
             if is_reset {
                 sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
@@ -110,8 +110,8 @@ impl Drop for Flood {
     }
 }
 
-/// Goal: a client that asks and is answered beside the flood sees no error; at no time are more sockets
-/// held than the cap says, or more descriptors open than sockets and a few.
+/// Goal: an established client beside the flood sees no error; at no time are more sockets held than the cap allows, or
+/// more descriptors open than sockets and a few.
 fn scene<D: Driver>(make: &impl Fn() -> D, end: End, accepted_max: usize) {
     let mut driver = make();
     let loopback = "127.0.0.1:0".parse().unwrap();
@@ -151,7 +151,7 @@ fn scene<D: Driver>(make: &impl Fn() -> D, end: End, accepted_max: usize) {
     assert!(counters.sockets_peak as usize <= cap, "{seen}");
     assert!(most_open <= base + cap + OWN_DESCRIPTORS, "{seen}");
     if end == End::Never {
-        // Those beyond wait in the listener's queue, or are told.
+        // Those beyond wait in the listener's queue, or get an error.
         assert_eq!(
             counters.accepts_refused > 0,
             accepted_max == usize::MAX,

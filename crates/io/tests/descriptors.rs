@@ -104,7 +104,7 @@ impl<D: Driver> Server<D> {
 /// Goal: thousands of connections that end in every way leave as many descriptors as before.
 fn churn_leaks_nothing<D: Driver>(make: &impl Fn() -> D) {
     let mut server = Server::new(make, false);
-    // A socket that is bound and does not listen: nobody else gets its port.
+    // A socket that is bound and does not listen: no other process gets its port.
     let bound = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let refused = SocketAddr::try_from(getsockname(&bound).unwrap()).unwrap();
@@ -141,8 +141,8 @@ fn churn_leaks_nothing<D: Driver>(make: &impl Fn() -> D) {
     assert_eq!((counters.accepted, counters.closes), (3_000, 3_750));
 }
 
-/// Goal: without a descriptor left the server says so, and accepts again as soon as it closes a
-/// connection of its own.
+/// Goal: without a descriptor left the server reports it, and accepts again as soon as it closes a connection of its
+/// own.
 fn exhaustion_is_survived_by_closing<D: Driver>(make: &impl Fn() -> D) {
     let mut server = Server::new(make, true);
     // Connected before the limit falls; the kernel queues them until accepted.
@@ -171,8 +171,8 @@ fn exhaustion_is_survived_by_closing<D: Driver>(make: &impl Fn() -> D) {
     assert_eq!(peers[0].read(&mut [0]).unwrap(), 0);
 }
 
-/// Goal: when nothing of ours closes, those who wait are reset instead of left to hang, the shard does
-/// not spin, and it accepts again once descriptors are there.
+/// Goal: if no connection of ours closes, waiting peers are reset instead of left to hang, the shard does not spin, and
+/// it accepts again once descriptors are there.
 fn exhaustion_without_room_is_told<D: Driver>(make: &impl Fn() -> D) {
     let mut server = Server::new(make, false);
     let mut peers: Vec<_> = (0..10)

@@ -1,4 +1,4 @@
-//! Listening: what is refused, and with which sentence.
+//! Refusals when listening, and their messages.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_io::{Address, IoError, ListenOptions, Listener};
@@ -24,8 +24,8 @@ fn port_0_becomes_a_port_that_answers() {
     }
 }
 
-/// Goal: a taken port is one clear sentence that names it, however the other one listens; what is left of
-/// a killed process has a second to go.
+/// Goal: a port in use gives one clear message that names it, however the other one listens; sockets of a killed
+/// process have a second to disappear.
 #[test]
 fn a_taken_port_is_named() {
     for reuse_port in [false, true] {
@@ -77,8 +77,7 @@ fn a_group_shares_one_port() {
     TcpStream::connect(inet(&group[0])).unwrap();
 }
 
-/// Goal: a unix socket answers under its path, for as many shards as wanted, and the path goes
-/// with the last listener.
+/// Goal: a unix socket is reachable by its path, for any number of shards, and the path goes with the last listener.
 #[test]
 fn a_unix_path_lives_as_long_as_its_listeners() {
     let directory = tempfile::tempdir().unwrap();
@@ -91,8 +90,8 @@ fn a_unix_path_lives_as_long_as_its_listeners() {
     assert!(!path.exists());
 }
 
-/// Goal: a path in use is taken, a path left behind by a dead process is not, and a file that is
-/// no socket is never removed.
+/// Goal: a path in use is taken, a path left behind by an ended process is not, and a file that is no socket is never
+/// removed.
 #[test]
 fn only_abandoned_unix_sockets_are_replaced() {
     let directory = tempfile::tempdir().unwrap();

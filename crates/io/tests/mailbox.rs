@@ -4,8 +4,8 @@
 use millpond_io::{Driver, EpollDriver, Event, Mailbox, MailboxFull, ShardPools};
 use millpond_mempool::PoolMode;
 
-/// Goal: every item of every sender arrives once, each sender's in order, though the receiver
-/// looks only when it was woken: no wake-up is lost.
+/// Goal: every item of every sender arrives once, each sender's in order, though the receiver reads only when it was
+/// woken: no wake-up is lost.
 #[test]
 fn nothing_is_lost_between_threads() {
     const SENDERS: u32 = 3;

@@ -1,8 +1,7 @@
-//! Leaving a port to others: who gets the connections, step by step, for every number of sockets.
+//! Leaving a port to others: which sockets get the connections, step by step, for every number of sockets.
 //!
-//! Generations of one process stand for processes here: the kernel distinguishes sockets, not their
-//! owners. A handshake that somebody answers is never repeated, which the kernel tells of each
-//! connection, so nothing here depends on time.
+//! Generations of one process stand for processes here: the kernel distinguishes sockets, not their owners. A handshake
+//! with a response is never repeated, which the kernel reports for each connection, so nothing here depends on time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(
     unsafe_code,
@@ -104,7 +103,7 @@ fn connect(address: &Address, count: usize) -> Vec<TcpStream> {
     let to: SocketAddr = address.inet().unwrap();
     let connect = |_| {
         let stream = TcpStream::connect_timeout(&to, PATIENCE).unwrap();
-        // A handshake that is ignored is repeated after a second: whoever did that was not steered.
+        // A handshake that is ignored is repeated after a second: such a connection was not steered.
         assert_eq!(repeated(&stream), 0);
         stream
     };
@@ -184,8 +183,8 @@ fn generations_follow_each_other() {
     current.takes(4);
 }
 
-/// Goal: a newcomer that dies while the old one steers to it takes nothing with it: those who come
-/// then are served by the old one.
+/// Goal: if a new server ends while the old one steers to it, no connection is lost: later ones are served by the old
+/// one.
 #[test]
 fn a_newcomer_that_dies_is_survived() {
     let (mut old, address) = Generation::start(&loopback(), 2);
@@ -201,7 +200,7 @@ fn a_newcomer_that_dies_is_survived() {
     });
 }
 
-/// Takes so many connections, whoever gets them.
+/// Takes so many connections, on any socket.
 fn take_in_all(generations: &mut [&mut Generation], count: usize) {
     let begin = Instant::now();
     let mut taken = 0;
@@ -213,8 +212,8 @@ fn take_in_all(generations: &mut [&mut Generation], count: usize) {
     assert_eq!(taken, count);
 }
 
-/// Goal: with somebody before and somebody behind nobody can tell the places; connections that
-/// waited are kept all the same, and afterwards the others have the port for themselves.
+/// Goal: with other sockets before and after ours the indices are unknown; connections that waited are still kept, and
+/// afterwards the others have the port for themselves.
 #[test]
 fn one_in_the_middle_may_leave() {
     let (mut oldest, address) = Generation::start(&loopback(), 2);
@@ -247,7 +246,7 @@ fn the_newcomer_gets_every_connection_of_ipv6() {
     });
 }
 
-/// Goal: the shared address is refused to those who do not share.
+/// Goal: the shared address is refused to sockets that do not share.
 #[test]
 fn others_are_still_refused() {
     let (_old, address) = Generation::start(&loopback(), 2);
@@ -256,8 +255,8 @@ fn others_are_still_refused() {
     }
 }
 
-/// Goal: a unix path changes hands without a moment in which nobody answers; whoever waited in the
-/// old socket is taken, and the old server does not remove what is not its own any more.
+/// Goal: a unix path changes hands without a moment without a listener; connections in the old socket's queue are
+/// served, and the old server does not remove the path of the new one.
 #[test]
 fn a_unix_path_changes_hands() {
     let directory = tempfile::tempdir().unwrap();

@@ -76,7 +76,7 @@ fn assert_refused(head: &[u8], failure: ProxyHeadFailure) {
     assert!(is_refused, "{}", head.escape_ascii());
 }
 
-/// Goal: the lines of section 2.1, its longest ones included, say what they say.
+/// Goal: the lines of section 2.1, its longest ones included, parse to the right addresses.
 #[test]
 fn lines_of_version_1_are_read() {
     let six = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
@@ -107,7 +107,7 @@ fn lines_of_version_1_are_read() {
     }
 }
 
-/// Goal: what section 2.1 does not allow is not taken for something that it resembles.
+/// Goal: lines that section 2.1 does not allow are refused, however similar to valid ones.
 #[test]
 fn lines_that_are_none_are_refused() {
     use ProxyHeadFailure::{Malformed, Missing, TooLong};
@@ -162,7 +162,7 @@ fn six() -> Vec<u8> {
     [&from.octets()[..], &to.octets(), &[0, 80, 0x1f, 0x90]].concat()
 }
 
-/// Goal: the blocks of section 2.2, with extensions or without, say what they say.
+/// Goal: the blocks of section 2.2, with extensions or without, parse to the right addresses.
 #[test]
 fn blocks_of_version_2_are_read() {
     let four = ends("192.168.0.1:56324", "10.0.0.11:443");
@@ -271,8 +271,8 @@ fn oracle_head(version: ProxyProtocol, from: SocketAddr, to: SocketAddr) -> Vec<
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Goal: what is written is what the specification describes, and is read as what was meant; with
-    /// two families both ends are in the wider one.
+    /// Goal: a written header follows the specification, and parses back to its addresses; with two families both ends
+    /// are in the wider one.
     #[test]
     fn heads_are_written_as_they_are_read((from, to) in any_ends(), is_v2: bool) {
         let version = if is_v2 { ProxyProtocol::V2 } else { ProxyProtocol::V1 };
@@ -317,7 +317,7 @@ proptest! {
     }
 }
 
-/// Goal: who has no address that others know is said to be unknown, and a probe to be our own.
+/// Goal: a client without a usable address is sent as unknown, and a probe as our own connection.
 #[test]
 fn the_nameless_are_written_as_such() {
     let unix = Ends {

@@ -63,8 +63,8 @@ fn late_read(pair: &mut Pair) -> (u64, u64, Option<u64>, u64) {
     (before_ns, after_ns, stamp_ns, pair.driver.now_ns())
 }
 
-/// Goal: a stamp tells when bytes came, not when they were read; between the two lies the time that
-/// the reader was away.
+/// Goal: a stamp is the time when bytes came, not when they were read; between the two lies the time that the reader
+/// was away.
 #[test]
 fn a_stamp_is_from_before_the_reader_woke() {
     let mut pair = connected(1);
@@ -84,7 +84,7 @@ fn a_stamp_is_from_before_the_reader_woke() {
     eprintln!("this kernel does not stamp what loopback receives: nothing to see here");
 }
 
-/// Goal: only receives whose turn it is take a stamp along, and the bytes are the same either way.
+/// Goal: only every n-th receive reads a stamp, and the bytes are the same either way.
 #[test]
 fn stamps_are_sampled() {
     let mut pair = connected(3);
@@ -111,7 +111,7 @@ fn stamps_are_sampled() {
     assert_eq!(stamp_ns, None);
 }
 
-/// Goal: a driver that has no stamps says so.
+/// Goal: a driver without stamps reports that.
 #[test]
 fn a_ring_has_no_stamps() {
     if let Ok(mut ring) = UringDriver::new(PoolMode::On) {

@@ -142,8 +142,7 @@ impl Running {
     }
 }
 
-/// A loopback address that no other process uses: when the shard has let go of its port, nobody else comes
-/// to listen there.
+/// A loopback address that no other process uses: when the shard has released its port, no other process listens there.
 fn own_loopback() -> Address {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     SocketAddr::from(([127, 64 + high, middle, low], 0)).into()
@@ -352,8 +351,8 @@ impl Crowded {
     }
 }
 
-/// Goal: memory that a crowd leaves goes back to the system a little in each tick, and without an event
-/// that would wake the shard for it. All at once it took 2 ms, in which nobody was served.
+/// Goal: memory that a crowd leaves goes back to the system a little in each tick, and without an event that would wake
+/// the shard for it. All at once it took 2 ms, in which no client was served.
 fn what_a_crowd_leaves_goes_back_over_many_ticks<D: MakeDriver>() {
     const PART_BYTES_MAX: u64 = 4 << 16;
     let mut crowded = Crowded {

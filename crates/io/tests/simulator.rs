@@ -21,7 +21,7 @@ fn seeds() -> std::ops::Range<u64> {
     from..from + count
 }
 
-/// What is known of one connection, and checked at every event.
+/// State of one connection, checked at every event.
 #[derive(Default)]
 struct Known {
     is_blocked: bool,
@@ -404,8 +404,8 @@ fn cuts_fall_where_they_are_asked_for() {
     assert_eq!(pieces, [&b"ab"[..], b"c", b"def"]);
 }
 
-/// Goal: connecting ends as the plan and the listeners say: accepted by a test's listener, refused
-/// where nobody listens, out of descriptors at once.
+/// Goal: connecting ends by the plan and the listeners: accepted by a test's listener, refused without one, out of
+/// descriptors at once.
 #[test]
 fn the_driver_connects_to_peers_of_the_test() {
     let network = Network::new(1, FaultPlan::none());
@@ -446,7 +446,7 @@ fn the_driver_connects_to_peers_of_the_test() {
     assert!(seen[2].starts_with("Received"), "{seen:?}");
 }
 
-/// Goal: a loop that waits for nothing is told so instead of hanging for ever.
+/// Goal: a loop that waits for nothing gets an error instead of hanging.
 #[test]
 fn a_stuck_simulation_ends() {
     let network = Network::new(1, FaultPlan::none());

@@ -6,7 +6,7 @@ use millpond_io::{TimerId, TimerWheel};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// What a user does with a wheel; `which` picks among the timers created so far, dead ones too.
+/// A user's operations on a wheel; `which` picks among the timers created so far, stale ones too.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Create,
@@ -179,7 +179,7 @@ proptest! {
     }
 }
 
-/// Goal: a handler that sets its timer into the past does not keep the same tick busy for ever.
+/// Goal: a handler that sets its timer into the past does not keep the same tick busy without end.
 #[test]
 fn a_timer_set_into_the_past_while_firing_waits_for_the_next_granule() {
     let mut wheel = TimerWheel::new(0);

@@ -1,4 +1,4 @@
-//! What rustls takes from the heap: per request on an established connection, and per connection.
+//! Heap memory of rustls: per request on an established connection, and per connection.
 //!
 //! Our own part takes nothing, as everywhere; the library allocates for each record it opens or
 //! seals. The figures are written down here so that a version which needs more is noticed.
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Answers each message; the only part that is counted.
+    /// Responds to each message; the only part that is counted.
     fn tick(&mut self) {
         let deadline_ns = millpond_io::monotonic_ns() + 1_000_000;
         IS_COUNTED.set(true);
@@ -198,5 +198,5 @@ const CALLS_MAX: u64 = 2;
 /// Keys, transcripts and state machines; the session itself lies in a pool.
 const BYTES_MAX: i64 = 2_560;
 
-/// What a session has in the pool: rustls' connection, and ours around it.
+/// Memory of a session in the pool: rustls' connection, and ours around it.
 const SESSION_BYTES_MAX: u64 = 1_536;

@@ -17,7 +17,7 @@ use std::sync::mpsc;
 /// Heap calls of the threads that asked to be counted.
 static HEAP_CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// No more heap calls are expected: each tells where it comes from.
+/// No more heap calls are expected: each reports its origin.
 static IS_WARM: AtomicBool = AtomicBool::new(false);
 
 /// Sends of the shard that blocked.
@@ -34,7 +34,7 @@ fn count() {
     if IS_COUNTED.try_with(Cell::get).unwrap_or(false) {
         HEAP_CALLS.fetch_add(1, Ordering::Relaxed);
         if IS_WARM.load(Ordering::Relaxed) {
-            // Says who; its own calls are not meant.
+            // Names the caller; its own calls are not counted.
             IS_COUNTED.set(false);
             eprintln!("{}", std::backtrace::Backtrace::force_capture());
             IS_COUNTED.set(true);

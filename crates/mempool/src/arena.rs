@@ -16,7 +16,7 @@ use std::{fmt, ptr, slice};
 
 /// One page: few requests need more, and those that need less touch no second page.
 const ARENA_CHUNK_BYTES: usize = 4096;
-/// What stands before the lent bytes of a chunk or a direct slice.
+/// Header before the lent bytes of a chunk or a direct slice.
 const HEADER_BYTES: usize = size_of::<Header>();
 /// Longer slices go to malloc: a chunk that cannot take one more loses at most a quarter.
 /// Likewise what is aligned to more.
@@ -49,15 +49,14 @@ struct Header {
 pub struct Arena {
     name: &'static str,
     mode: PoolMode,
-    /// Invariant: `room_start..room_end` is the part of the newest chunk that is lent to nobody;
-    /// both are null without one.
+    /// Invariant: `room_start..room_end` is the part of the newest chunk that is not lent; both are null without one.
     room_start: Cell<*mut u8>,
     room_end: Cell<*mut u8>,
     /// Chunks lent from since the reset, then spare ones, then slices straight from malloc.
     chunks: HeaderList,
     spare_chunks: HeaderList,
     direct: HeaderList,
-    /// The fewest spare chunks there have been since the last sweep: nobody needed these.
+    /// The fewest spare chunks since the last sweep: these were unused.
     spare_min: Cell<usize>,
     budget: Cell<Budget>,
     /// Checked memory gives every slice a block of its own, without a header to be overwritten.
@@ -65,7 +64,7 @@ pub struct Arena {
     books: Cell<Books>,
 }
 
-/// What the arena counts. `live`, `tail` and `direct` are since the reset.
+/// Counters of the arena. `live`, `tail` and `direct` are since the reset.
 #[derive(Clone, Copy, Default)]
 struct Books {
     live_count: usize,
@@ -137,8 +136,8 @@ impl Arena {
     #[expect(clippy::mut_from_ref, reason = "slices never overlap; see SAFETY")]
     fn zeroed(&self, len: usize, align: NonZeroUsize) -> Result<&mut [u8], PoolError> {
         let start = self.lend(len, align)?;
-        // SAFETY: `lend` gives `len` writable bytes to nobody else until `reset`, which needs
-        // `&mut self` and so outlasts the borrow; they are initialised before they are a slice.
+        // SAFETY: `lend` lends `len` writable bytes once until `reset`, which needs `&mut self` and so outlasts the
+        // borrow; they are initialised before they are a slice.
         unsafe {
             start.write_bytes(0, len);
             Ok(slice::from_raw_parts_mut(start.as_ptr(), len))
@@ -164,7 +163,7 @@ impl Arena {
         }
     }
 
-    /// `value`, moved in. Nothing will drop it, hence the bound.
+    /// `value`, moved in. It is never dropped, which the bound requires.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "slices never overlap; see SAFETY")]
     pub fn alloc<T: Copy>(&self, value: T) -> Result<&mut T, PoolError> {
@@ -235,9 +234,8 @@ impl Arena {
         });
     }
 
-    /// Gives back half (rounded up) of the chunks that no request needed since the last call, but
-    /// never the first; returns how many bytes that were. Call it about once a second: what is
-    /// idle halves each time, what is used stays.
+    /// Gives back half (rounded up) of the chunks that no request needed since the last call, but never the first;
+    /// returns how many bytes. Call it about once a second: idle memory halves each time, used memory stays.
     pub fn trim(&mut self) -> usize {
         let checked_bytes = self.memory.trim();
         let leaving_count = self.spare_min.get().div_ceil(2);
@@ -249,8 +247,7 @@ impl Arena {
         checked_bytes + leaving_count * ARENA_CHUNK_BYTES
     }
 
-    /// In [`PoolMode::Checked`] looks at all memory of the arena for what should not have been
-    /// written to. Nothing in other modes. O(slices).
+    /// In [`PoolMode::Checked`] checks all memory of the arena for invalid writes. Nothing in other modes. O(slices).
     ///
     /// # Panics
     /// When it finds such a place.
@@ -258,7 +255,7 @@ impl Arena {
         self.memory.verify();
     }
 
-    /// What the arena holds. O(1).
+    /// Current numbers of the arena. O(1).
     pub fn stats(&self) -> PoolStats {
         let books = self.books.get();
         let room_bytes = self.room_end.get().addr() - self.room_start.get().addr();
@@ -392,7 +389,7 @@ impl Arena {
     /// One free.
     ///
     /// # Safety
-    /// The list is one of the arena's own, not empty, and nobody uses a slice of its newest piece.
+    /// The list belongs to the arena, is not empty, and no slice of its newest piece is in use.
     unsafe fn free_newest(&self, list: &HeaderList) {
         // SAFETY: the caller's promise.
         let bytes = unsafe { list.free_newest() };
@@ -436,7 +433,7 @@ impl Arena {
 }
 
 impl Drop for Arena {
-    /// Looks at what is lent still, as a reset does: nobody can use it any more.
+    /// Checks the lent memory, as a reset does: it cannot be in use any more.
     fn drop(&mut self) {
         if let Some(violation) = self.free_checked()
             && !std::thread::panicking()
@@ -514,7 +511,7 @@ impl HeaderList {
     /// One free; returns how many bytes.
     ///
     /// # Safety
-    /// Nobody uses a slice of the newest piece.
+    /// No slice of the newest piece is in use.
     unsafe fn free_newest(&self) -> usize {
         let piece = self
             .pop()

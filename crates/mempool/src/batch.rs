@@ -1,4 +1,4 @@
-//! Freed blocks on their way home, whose list is written into the blocks themselves.
+//! Freed blocks on their way to their owner, with the list written into the blocks themselves.
 //!
 //! `outbox` gathers a batch per home, `remote_free` hands whole batches over, and the owner walks
 //! [`ReturnedBlocks`].
@@ -18,18 +18,17 @@
 //! next fetches ahead, and it fetches what it is going to need. In an order shuffled by reversals
 //! it would fetch lines that the other processor is writing to.
 //!
-//! A container is a freed block that names as many others as fit behind its first 16 bytes. So the
-//! owner learns of 62 blocks of 512 B by reading one of them, and asks for the lines it is going to
-//! write to before it needs them; in a list through the blocks each would be a cache miss that
-//! waits for the one before. Blocks of 16 B have room for no others: each is a container, and four
-//! of them share a line.
+//! A container is a freed block that lists as many others as fit after its first 16 bytes. So the owner gets 62 blocks
+//! of 512 B by reading one of them, and prefetches the lines that it will write to; in a list through the blocks each
+//! would be a cache miss that waits for the one before. Blocks of 16 B have room for no others: each is a container,
+//! and four of them share a line.
 //!
 //! Each block travels with a tag of 16 bits that means something to its pool only, in the bits of
 //! its address that no address of a program uses. Freeing must not need any.
 #![allow(unsafe_code)]
 use std::ptr::{self, NonNull};
 
-/// What a block must hold to be sent home: it may have to be a container.
+/// Minimum size of a block to be sent: it may have to be a container.
 pub(crate) const SENT_BYTES_MIN: usize = size_of::<Container>();
 
 /// A batch that reaches one of these is sent. One atomic operation for 64 blocks costs each of them
@@ -48,7 +47,7 @@ const _: () = assert!(
     "tags need addresses with 16 bits to spare"
 );
 
-/// What processors move between their caches.
+/// The unit that processors move between their caches.
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// How far ahead of the owner the lines of returned blocks are asked for: far enough for a line to
@@ -96,7 +95,7 @@ impl Batch {
     /// As for [`GrowingBatch::add`].
     pub(crate) unsafe fn of_one(block: NonNull<u8>, tag: u16) -> Self {
         let mut growing = GrowingBatch::new();
-        // SAFETY: the caller's promise, passed on; the size only says how many others would fit.
+        // SAFETY: the caller's promise, passed on; the size only bounds how many others would fit.
         unsafe {
             let _ = growing.add(block, SENT_BYTES_MIN, tag);
         }
@@ -107,19 +106,19 @@ impl Batch {
         self.block_count
     }
 
-    /// What the list of batches begins with once this is on it.
+    /// The new beginning of the list of batches once this batch is on it.
     pub(crate) fn first(&self) -> *mut Container {
         self.oldest.as_ptr()
     }
 
     /// Puts the batches that begin with `below` under this one. `below` may be null.
     pub(crate) fn put_onto(&self, below: *mut Container) {
-        // SAFETY: the batch's containers are written, and nobody else's until it is handed over.
+        // SAFETY: the batch's containers are written, and exclusive until it is handed over.
         unsafe { (*self.newest.as_ptr()).next = below };
     }
 }
 
-/// Free slots of a batch's newest container, apart from the batch: what adding a small block takes.
+/// Free slots of a batch's newest container, apart from the batch: all that adding a small block needs.
 pub(crate) struct Slots {
     next: *mut *mut u8,
     left: usize,
@@ -154,10 +153,9 @@ impl Slots {
     }
 }
 
-/// A batch under way.
-/// Invariant: without a `newest`, all else is null or 0. Otherwise the containers from `oldest` to
-/// `newest` are linked by `next`; all but `newest` say how many slots they have; `newest` has
-/// written those below `slot` and has room for `slots_left` more.
+/// A batch under way. Invariant: without a `newest`, all else is null or 0. Otherwise the containers from `oldest` to
+/// `newest` are linked by `next`; all but `newest` contain their number of slots; `newest` has written those below
+/// `slot` and has room for `slots_left` more.
 pub(crate) struct GrowingBatch {
     slot: *mut *mut u8,
     slots_left: usize,
@@ -184,8 +182,8 @@ impl GrowingBatch {
     /// into the block itself where that has no room.
     ///
     /// # Safety
-    /// The block is at least `block_bytes`, which is at least `SENT_BYTES_MIN`; 8-aligned,
-    /// writable, and until the batch's blocks are taken home nobody else uses it.
+    /// The block is at least `block_bytes`, which is at least `SENT_BYTES_MIN`; 8-aligned, writable, and not used
+    /// elsewhere until the batch's blocks are taken.
     #[inline]
     #[must_use = "a full batch is to be sent"]
     pub(crate) unsafe fn add(&mut self, block: NonNull<u8>, block_bytes: usize, tag: u16) -> bool {
@@ -206,8 +204,8 @@ impl GrowingBatch {
         self.block_count >= BLOCKS_MAX || self.bytes >= BYTES_MAX
     }
 
-    /// Where the next small block's slot is, and how many more there are before `add` has to look at
-    /// the batch again: at the latest for the block that fills it.
+    /// Where the next small block's slot is, and how many more there are before `add` has to update the batch: at the
+    /// latest for the block that fills it.
     pub(crate) fn slots(&self) -> Slots {
         Slots {
             next: self.slot,
@@ -259,8 +257,8 @@ impl GrowingBatch {
         if self.newest.is_null() {
             return;
         }
-        // SAFETY: `slot` is inside the container or at its end, behind its beginning; the batch is
-        // nobody else's yet. The count is below BLOCKS_MAX, and its bits are still 0.
+        // SAFETY: `slot` is inside the container or at its end, after its beginning; the batch is still exclusive. The
+        // count is below BLOCKS_MAX, and its bits are still 0.
         unsafe {
             let first_slot = self.newest.add(1).cast::<*mut u8>();
             (*self.newest).tag_and_count |= self.slot.offset_from_unsigned(first_slot);
@@ -279,10 +277,9 @@ impl GrowingBatch {
     }
 }
 
-/// The blocks of batches that came home, each with its tag. Those not looked at are lost to the
-/// pool, not unsafe.
-/// Invariant: `container` is null, or the `slot_count` slots behind it and all containers from
-/// `next` on are as their senders wrote them.
+/// The blocks of received batches, each with its tag. Blocks that are not iterated are lost to the pool, which is safe.
+/// Invariant: `container` is null, or the `slot_count` slots after it and all containers from `next` on are as their
+/// senders wrote them.
 pub(crate) struct ReturnedBlocks {
     container: *mut Container,
     slot_count: usize,
@@ -321,8 +318,8 @@ impl ReturnedBlocks {
     /// longer than a cache line.
     ///
     /// # Safety
-    /// The list consists of batches that were handed over whole, all their senders' writes happened
-    /// before this, and nobody else has it.
+    /// The list consists of batches that were handed over whole, all their senders' writes happened before this, and
+    /// the list is exclusive.
     pub(crate) unsafe fn new(list: *mut Container, long_tag: u16) -> Self {
         let mut blocks = Self {
             long_tag,
@@ -353,8 +350,8 @@ impl ReturnedBlocks {
         }
     }
 
-    /// Asks for what the next holder of a slot's block writes first: two lines, if it has as many.
-    /// The second is as far away as the first, and writing soon reaches it.
+    /// Prefetches the lines of a slot's block that the next holder writes first: two, if it has as many. The second
+    /// costs the same miss as the first, and is written soon.
     #[inline]
     fn prefetch(&self, slot: *mut u8) {
         let (block, tag) = untagged(slot);
@@ -398,14 +395,13 @@ impl Iterator for ReturnedBlocks {
     }
 }
 
-/// Asks for a line that is going to be written to: for good, where a line that was only asked for to
-/// be read would have to be asked for again. Any address will do.
+/// Prefetches a line for writing: a line prefetched for reading would have to be requested again at the write. Any
+/// address is allowed.
 #[inline]
 fn prefetch_line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint; it reads nothing as far as the program can tell, and processors that do not
-    // know it pass over it. The intrinsic for it would need a feature of the build, or asks for
-    // reading.
+    // SAFETY: a hint; it reads nothing that the program can observe, and processors without it ignore it. The intrinsic
+    // needs a target feature, or prefetches for reading.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags));
     }

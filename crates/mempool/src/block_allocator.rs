@@ -18,7 +18,7 @@ unsafe impl Allocator for BlockPool {
         let block = self
             .allocate_aligned(layout.size(), layout.align())
             .map_err(|_| AllocError)?;
-        // Exactly what was asked for, though there is more: what comes back must tell the class.
+        // Exactly the requested length, though the block is longer: the returned layout must give the class.
         Ok(NonNull::slice_from_raw_parts(
             block.into_start(),
             layout.size(),
@@ -55,8 +55,8 @@ unsafe impl Allocator for BlockPool {
 /// Gives memory another layout: where it is when the same class serves both, else by a copy.
 ///
 /// # Safety
-/// `pool`, as an allocator, gave `start` for the layout `old`; unless this fails, its holder uses
-/// only the answer from now on.
+/// `pool`, as an allocator, gave `start` for the layout `old`; unless this fails, the holder uses only the result from
+/// now on.
 unsafe fn resize(
     pool: &BlockPool,
     start: NonNull<u8>,

@@ -1,7 +1,7 @@
-//! What a block pool counts beside its classes: bytes asked for, and blocks straight from malloc.
+//! Counters of a block pool beside its classes: requested bytes, and blocks straight from malloc.
 //!
-//! `block_pool` comes here on the owner's thread for every block lent and returned. What other
-//! threads free is counted when it comes home.
+//! `block_pool` calls it on the owner's thread for every block lent and returned. Blocks freed by other threads are
+//! counted when they return.
 #![allow(unsafe_code)]
 use crate::batch::ReturnedBlocks;
 use crate::block_class::SweepLimit;
@@ -30,11 +30,11 @@ pub(crate) struct BlockBooks {
     /// Why the last request that was refused was.
     pub(crate) refusal: PoolError,
     blocks: LocalPool<CLASS_COUNT>,
-    /// Bytes that the trim under way gave back and nobody was told of.
+    /// Bytes that the current trim gave back and has not returned yet.
     trimmed_late_bytes: usize,
 }
 
-/// What of a trim is done at once: less than a tenth of a millisecond.
+/// The part of a trim done at once: less than a tenth of a millisecond.
 const TRIM_PART: SweepLimit = SweepLimit {
     calls: 4,
     looks: 256,
@@ -72,8 +72,8 @@ impl BlockBooks {
         Some(block)
     }
 
-    /// A block of a class when none is ready: blocks freed elsewhere may have come home, else the
-    /// class needs memory.
+    /// A block of a class when none is ready: blocks freed elsewhere may have been returned, else the class needs
+    /// memory.
     ///
     /// # Safety
     /// `class` is one, not `DIRECT`.
@@ -139,7 +139,7 @@ impl BlockBooks {
     /// Takes a block of a class back.
     ///
     /// # Safety
-    /// This pool lent the block for `asked_bytes` from `class`, and nobody uses it any more.
+    /// This pool lent the block for `asked_bytes` from `class`, and it is not used any more.
     #[inline(always)]
     pub(crate) unsafe fn push(&mut self, block: NonNull<u8>, asked_bytes: usize, class: SizeClass) {
         // SAFETY: the caller's promise, passed on.
@@ -180,7 +180,7 @@ impl BlockBooks {
         std::mem::take(&mut self.trimmed_late_bytes)
     }
 
-    /// Goes on with the sweep under way; whether there is more to do.
+    /// Continues the sweep under way; returns whether there is more to do.
     pub(crate) fn go_on_trimming(&mut self) -> bool {
         if self.blocks.is_sweeping() {
             let mut limit = TRIM_PART;

@@ -10,10 +10,9 @@
 //!   free)        spill        pop v | push  chunks * blocks_per_chunk = out + free + uncut
 //!                               holders
 //! ```
-//! Refilling takes from the fullest of the chunks with room, so that the others can run empty;
-//! chunks are cut a page at a time, so that pages never wanted are never touched.
-//! Absent on purpose: counting at the chunk on every allocate and free. It would cost a cache miss
-//! each; `spill` does it for many blocks at once.
+//! Refilling takes from the fullest of the chunks with room, so that the others can run empty; chunks are cut a page at
+//! a time, so that pages never wanted are never touched. Chunks are not counted on every allocate and free, which would
+//! cost a cache miss each; `spill` does it for many blocks at once.
 
 #![allow(unsafe_code)]
 
@@ -28,7 +27,7 @@ use crate::chunk_store::GiveBack;
 use crate::free_list::FreeList;
 use crate::remote_free::RemoteFrees;
 
-/// Chunks with room that are looked at to find the fullest.
+/// Chunks with room that are searched for the fullest.
 const LOOKED_AT_MAX: usize = 8;
 
 /// Blocks of one size.
@@ -46,11 +45,11 @@ pub(crate) struct BlockClass {
     idle: ChunkList,
     /// The fewest chunks that were idle at any time since the last sweep.
     idle_low_count: usize,
-    /// Of the sweep under way, which of `roomy` is looked at next; those before it were, or came since.
+    /// The next entry of `roomy` for the sweep under way; those before it are done, or were added since.
     unswept: Option<NonNull<ChunkHeader>>,
     /// Of the sweep under way, as many of `idle` are still to leave. At most as many as there are.
     leaving_count: usize,
-    /// Whether a sweep may find something to do.
+    /// Whether a sweep may have work.
     has_news: bool,
     block_bytes: u32,
     class: u8,
@@ -276,8 +275,8 @@ impl BlockClass {
 }
 
 impl Drop for BlockClass {
-    /// Gives all chunks back: the thread that frees a pool is the last, so no block is in use, though many
-    /// may never have come home.
+    /// Gives all chunks back: the thread that frees a pool is the last, so no block is in use, though many may never
+    /// have been returned.
     fn drop(&mut self) {
         for list in [&mut self.idle, &mut self.roomy, &mut self.full] {
             while let Some(header) = list.pop() {
@@ -295,7 +294,7 @@ impl Drop for BlockClass {
 pub(crate) struct SweepLimit {
     /// System calls. The pages of the last chunk may take some more, fewer than 8.
     pub(crate) calls: u32,
-    /// Chunks with room that are looked at.
+    /// Chunks with room that are checked.
     pub(crate) looks: u32,
 }
 
@@ -313,7 +312,7 @@ impl SweepLimit {
     }
 }
 
-/// What a sweep gave back.
+/// Result of a sweep.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Swept {
     pub(crate) chunk_count: usize,
@@ -332,7 +331,7 @@ impl BlockClass {
         self.sweep_on(&mut SweepLimit::none())
     }
 
-    /// Begins a sweep, when none is under way: sees what is to be looked at, and what is to leave.
+    /// Begins a sweep, when none is under way: determines the chunks to check, and how much is to leave.
     pub(crate) fn begin_sweep(&mut self) {
         debug_assert!(!self.is_sweeping(), "one sweep after the other");
         if !self.has_news {
@@ -350,8 +349,8 @@ impl BlockClass {
         self.unswept.is_some() || self.leaving_count > 0
     }
 
-    /// Goes on with the sweep under way until it is done or the limit is met, from which is taken what
-    /// was done. What is wanted in between does not leave.
+    /// Continues the sweep under way until it is done or the limit is met; subtracts the work from the limit. Chunks
+    /// that are used in between do not leave.
     pub(crate) fn sweep_on(&mut self, limit: &mut SweepLimit) -> Swept {
         let mut swept = Swept::default();
         if !self.is_sweeping() {
@@ -381,8 +380,8 @@ impl BlockClass {
         swept
     }
 
-    /// What is lent next fills up the fullest chunks, so that the others can run empty. Nothing to do
-    /// where no block came or went since the last sweep.
+    /// The next allocations fill the fullest chunks, so that the others can run empty. Nothing to do if no block was
+    /// lent or returned since the last sweep.
     pub(crate) fn put_fullest_first(&mut self) {
         debug_assert!(self.unswept.is_none(), "a sweep goes through the list");
         if self.has_news {
@@ -390,7 +389,7 @@ impl BlockClass {
         }
     }
 
-    /// Chunks that a sweep would look at.
+    /// Chunks that a sweep would check.
     pub(crate) fn unswept_count(&self) -> usize {
         if self.has_news { self.roomy.len() } else { 0 }
     }

@@ -45,9 +45,9 @@ impl BlockPool {
         Self::with_budget(name, mode, usize::MAX)
     }
 
-    /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on that counts
-    /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back. In
-    /// [`PoolMode::Checked`] the memory that the checks need comes on top.
+    /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on this counts whole chunks of 64 KiB;
+    /// before it refuses, the pool gives its idle chunks back. In [`PoolMode::Checked`] the memory that the checks need
+    /// comes on top.
     #[must_use]
     pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         Self {
@@ -115,8 +115,8 @@ impl BlockPool {
         }
     }
 
-    /// Everything but a pop: `class` has nothing ready, or is none. Without an address, `refusal`
-    /// says why: what fits two registers keeps everything around this call out of memory.
+    /// Everything but a pop: `class` has nothing ready, or is not a class. Without an address, `refusal` has the
+    /// reason: a result that fits two registers keeps the values around this call in registers.
     #[inline(never)]
     fn allocate_slow(
         &self,
@@ -194,24 +194,23 @@ impl BlockPool {
     }
 
     /// The first part of what [`trim`](Self::trim) does, at most a few system calls;
-    /// [`go_on_trimming`](Self::go_on_trimming) does the rest. After a flood a whole trim takes
-    /// milliseconds, in which nobody is served. Returns how many bytes both gave back since the last call
-    /// of this. Where one is under way still, goes on with that.
+    /// [`go_on_trimming`](Self::go_on_trimming) does the rest. After a flood a whole trim takes milliseconds, in which
+    /// the shard serves no client. Returns how many bytes both gave back since the last call of this. If a trim is
+    /// still under way, continues it.
     pub fn begin_trim(&self) -> usize {
         self.handle.settle();
         self.handle.get().direct.trim();
         self.handle.local().begin_trim()
     }
 
-    /// A part of the trim that was begun, as long as the first; whether more is to be done. Call it once
-    /// per tick: a comparison when there is nothing to do.
+    /// A part of the trim that was begun, as long as the first; returns whether more is to be done. Call it once per
+    /// tick: a comparison when there is nothing to do.
     #[inline]
     pub fn go_on_trimming(&self) -> bool {
         self.handle.local().go_on_trimming()
     }
 
-    /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been
-    /// written to. Nothing in other modes. O(blocks).
+    /// In [`PoolMode::Checked`] checks all memory of the pool for invalid writes. Nothing in other modes. O(blocks).
     ///
     /// # Panics
     /// When it finds such a place.
@@ -219,22 +218,21 @@ impl BlockPool {
         self.handle.get().direct.verify();
     }
 
-    /// What the pool holds, after draining. O(free blocks): it walks the lists, which nothing else
-    /// pays for.
+    /// Current numbers of the pool, after draining. O(free blocks): it walks the lists, which no other call does.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.handle.settle();
         self.handle.local().stats(self.handle.get())
     }
 
-    /// What each size class in use holds, smallest first. Nothing with pools off, when there are
-    /// no classes. O(free blocks).
+    /// Current numbers of each size class in use, smallest first. Empty with pools off, when there are no classes.
+    /// O(free blocks).
     pub fn class_stats(&self) -> impl Iterator<Item = ClassStats> {
         self.handle.settle();
         self.handle.local().class_stats()
     }
 
-    /// Whether a block for one layout would do for the other where it is.
+    /// Whether a block for one layout fits the other without a move.
     pub(crate) fn is_same_class(&self, old: Layout, new: Layout) -> bool {
         let (old, new) = (self.class_of(old), self.class_of(new));
         old == new && old != SizeClass::DIRECT
@@ -252,8 +250,7 @@ impl BlockPool {
     /// The block whose memory `into_start` gave away.
     ///
     /// # Safety
-    /// `start` is from a block of this pool that was asked for as `layout` says, and was given away
-    /// and not taken back.
+    /// `start` is from a block of this pool that was allocated for `layout`, given away, and not taken back.
     pub(crate) unsafe fn block_from_start(&self, start: NonNull<u8>, layout: Layout) -> Block {
         let asked_bytes = layout.size().max(BLOCK_ALIGN_BYTES);
         let align_bytes = layout.align().max(BLOCK_ALIGN_BYTES);
@@ -309,8 +306,8 @@ pub struct Block {
     shape: Shape,
 }
 
-/// What a block was lent as, in one word: several narrow fields would be written one by one and,
-/// whenever the block is moved, read in one go, which stalls the processor.
+/// The request a block was lent for, in one word: several narrow fields would be written one by one and, whenever the
+/// block is moved, read in one go, which stalls the processor.
 #[derive(Clone, Copy)]
 struct Shape(u64);
 
@@ -436,7 +433,7 @@ impl fmt::Debug for Block {
     }
 }
 
-/// What one size class of a [`BlockPool`] holds.
+/// Current numbers of one size class of a [`BlockPool`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClassStats {
     /// Size of every block of the class.

@@ -1,9 +1,8 @@
 //! Growable bytes on one pooled block: the `Vec<u8>` of this project.
 //!
-//! A request that arrives in parts is put together in one, every response is written into one, and
-//! `io` owns it until the kernel has taken the last byte. A buffer that must grow is handed the
-//! pool, so 32 bytes per idle connection are enough, and memory is never asked for where nobody
-//! looks.
+//! A request that arrives in parts is put together in one, every response is written into one, and `io` owns it until
+//! the kernel has taken the last byte. A buffer that must grow gets the pool as an argument, so 32 bytes per idle
+//! connection are enough, and no allocation is hidden.
 #![allow(unsafe_code)]
 use crate::block_pool::BLOCK_BYTES_MAX;
 use crate::size_class::POOLED_BYTES_MAX;
@@ -141,7 +140,7 @@ impl Buffer {
         }
     }
 
-    /// Forgets the bytes and gives the block back: what an idle connection does.
+    /// Drops the bytes and gives the block back, as an idle connection does.
     #[inline]
     pub fn release(&mut self) {
         *self = Self::new();
@@ -230,9 +229,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Appends all `sources` in their order, growing where needed. As
-    /// [`extend_from_slice`](Self::extend_from_slice) for each, but room is made and looked up once,
-    /// and nothing is appended on an error.
+    /// Appends all `sources` in their order, growing where needed. As [`extend_from_slice`](Self::extend_from_slice)
+    /// for each, but room is made and checked once, and nothing is appended on an error.
     #[inline(always)]
     pub fn extend_from_slices<const COUNT: usize>(
         &mut self,
@@ -288,8 +286,7 @@ impl Buffer {
         self.end += source.len() as u32;
     }
 
-    /// Appends all `sources` in their order. As [`append_within_capacity`] for each, but the room
-    /// is looked up once.
+    /// Appends all `sources` in their order. As [`append_within_capacity`] for each, but the room is checked once.
     ///
     /// # Panics
     /// When they are together longer than [`spare_bytes`](Self::spare_bytes).
@@ -340,8 +337,8 @@ impl Buffer {
     }
 }
 
-/// What a buffer of `capacity` asks for when it must hold `needed_bytes`: twice as much as it has,
-/// but only as much as a pooled block has while that is enough.
+/// The new capacity of a buffer of `capacity` that must hold `needed_bytes`: twice the old one, but no more than a
+/// pooled block while that is enough.
 const fn grown_bytes(capacity: usize, needed_bytes: usize) -> usize {
     let most_bytes = if needed_bytes <= POOLED_BYTES_MAX {
         POOLED_BYTES_MAX

@@ -1,19 +1,18 @@
 //! Equal buffers the kernel may hold.
 //!
-//! `io` leases one to receive into and returns it when the bytes have been looked at. With pools on
-//! all buffers lie in one mapping, with ids from 0, so that the region can be offered to the kernel
-//! as a whole. It keeps its address for ever; the pages of idle buffers do not stay.
+//! `io` leases one to receive into and returns it when the bytes have been processed. With pools on all buffers lie in
+//! one mapping, with ids from 0, so that the region can be offered to the kernel as a whole. It keeps its address for
+//! ever; the pages of idle buffers do not stay.
 //!
 //! ```text
 //! region   | span 0 | span 1 | span 2 | span 3 |     a span: whole pages, one buffer or, where
 //!            open     closed   open     closed       that is smaller than a page, several
 //! free_ids   2 | 0            bottom: idle longest; top: lent next
 //! ```
-//! A span is open from the first lease that needs it until a sweep closes it, and only open spans
-//! can have pages: so what is *reserved* is exact, while the region is only *addressed*.
-//! Absent on purpose: growth. The number of buffers is what bounds the bytes in flight; running out
-//! means that someone must be made to wait. And buffers registered with the kernel for good
-//! (io_uring's fixed buffers): it would keep writing to pages that a sweep gave back.
+//! A span is open from the first lease that needs it until a sweep closes it, and only open spans can have pages: so
+//! what is *reserved* is exact, while the region is only *addressed*. The pool does not grow: the number of buffers
+//! bounds the bytes in flight, and when it runs out, clients must wait. Buffers are not registered with the kernel for
+//! good (io_uring's fixed buffers): it would keep writing to pages that a sweep gave back.
 
 #![allow(unsafe_code)]
 
@@ -54,9 +53,8 @@ pub struct BufferPool {
     core: Rc<PoolCore>,
 }
 
-/// What handles and leases share.
-/// Invariant: an id whose span is open is either among the first `free_count` of `free_ids` or
-/// held by exactly one lease; one whose span is closed is neither.
+/// State shared by handles and leases. Invariant: an id whose span is open is either among the first `free_count` of
+/// `free_ids` or held by exactly one lease; one whose span is closed is neither.
 struct PoolCore {
     name: &'static str,
     mode: PoolMode,
@@ -192,15 +190,13 @@ impl BufferPool {
         self.core.region.get().map_or(0, Chunk::size_bytes)
     }
 
-    /// Gives back the pages of half (rounded up) of the buffers that were not lent since the last
-    /// call, and returns how many bytes that were. Call it about once a second: what is idle halves
-    /// each time, what is used stays. O(`count_max`).
+    /// Gives back the pages of half (rounded up) of the buffers that were not lent since the last call, and returns how
+    /// many bytes. Call it about once a second: idle memory halves each time, used memory stays. O(`count_max`).
     pub fn trim(&self) -> usize {
         self.core.direct.trim() + self.core.trim()
     }
 
-    /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been
-    /// written to. Nothing in other modes. O(buffers).
+    /// In [`PoolMode::Checked`] checks all memory of the pool for invalid writes. Nothing in other modes. O(buffers).
     ///
     /// # Panics
     /// When it finds such a place.
@@ -208,7 +204,7 @@ impl BufferPool {
         self.core.direct.verify();
     }
 
-    /// What the pool holds. O(1).
+    /// Current numbers of the pool. O(1).
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let core = &self.core;
@@ -306,7 +302,7 @@ impl PoolCore {
         })?;
         self.open_count.set(self.open_count.get() + ids.len());
         self.free_count.set(ids.len());
-        // All there was is in use now: what can be idle in this interval begins here.
+        // All buffers are in use now: the count of idle ones for this interval begins here.
         self.free_min.set(ids.len());
         for (place, id) in free_ids.iter().zip(ids.rev()) {
             place.set(id);
@@ -346,10 +342,10 @@ impl PoolCore {
         };
         let mut spans = self.spans.borrow_mut();
         let free_ids = self.free_ids();
-        // What lay at the bottom of the list all the time was not lent.
+        // Ids at the bottom of the list for the whole interval were not lent.
         let left_count = spans.close_idle(&free_ids[..idle_count], |run| {
-            // SAFETY: the spans are whole pages of the region. Their buffers are free, so nobody
-            // looks at their content, which is undefined for the next holder.
+            // SAFETY: the spans are whole pages of the region. Their buffers are free, so their content is not read,
+            // and it is undefined for the next holder.
             unsafe {
                 let start = region.start().add(run.start * self.span_bytes);
                 discard(start, run.len() * self.span_bytes)
@@ -436,7 +432,7 @@ impl Deref for Lease {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: that many bytes are initialised, and nobody writes while the lease is shared.
+        // SAFETY: that many bytes are initialised, and they are not written while the lease is shared.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.filled_bytes) }
     }
 }
@@ -559,10 +555,9 @@ impl BufferSpans {
         self.closed.pop().map(|span| self.ids(usize::from(span)))
     }
 
-    /// Closes spans of which every buffer is `idle`, those named first first, until half of the
-    /// idle buffers (rounded up) have left. `give_back` does it for some spans in a row, or says
-    /// that it cannot, whereupon they stay open. Returns how many were closed;
-    /// [`has_left`](Self::has_left) knows which until [`end_sweep`](Self::end_sweep).
+    /// Closes spans of which every buffer is `idle`, those named first first, until half of the idle buffers (rounded
+    /// up) have left. `give_back` does it for some spans in a row, or returns that it cannot, and they stay open.
+    /// Returns how many were closed; [`has_left`](Self::has_left) returns which until [`end_sweep`](Self::end_sweep).
     pub(crate) fn close_idle(
         &mut self,
         idle: &[Cell<u16>],

@@ -119,7 +119,7 @@ impl CheckedMemory {
     /// before it is reported. O(most blocks ever).
     ///
     /// # Safety
-    /// Nobody uses any of them any more.
+    /// None of them is in use any more.
     pub(crate) unsafe fn free_all_quietly(&self) -> Option<Violation> {
         // SAFETY: the caller's promise.
         unsafe { self.entry_if_any()?.books().free_all() }
@@ -146,7 +146,7 @@ impl CheckedMemory {
         self.entry_if_any()?.books().size_of(start.addr().get())
     }
 
-    /// Looks at all canaries and all that is free, now.
+    /// Checks all canaries and all free memory, now.
     pub(crate) fn verify(&self) {
         if let Some(entry) = self.entry_if_any() {
             let found = entry.books().verify();
@@ -156,15 +156,15 @@ impl CheckedMemory {
         }
     }
 
-    /// What a pool's sweep does: [`verify`](Self::verify), then idle memory goes back to the
-    /// system; returns how many bytes. The quarantine stays.
+    /// The sweep of a pool: [`verify`](Self::verify), then returns idle memory to the system; returns how many bytes.
+    /// The quarantine stays.
     pub(crate) fn trim(&self) -> usize {
         self.verify();
         self.entry_if_any()
             .map_or(0, |entry| entry.books().release_idle())
     }
 
-    /// What it holds.
+    /// Its current numbers.
     pub(crate) fn figures(&self) -> CheckedFigures {
         self.entry_if_any()
             .map_or(CheckedFigures::NONE, |entry| entry.books().figures())
@@ -189,8 +189,7 @@ impl CheckedMemory {
 }
 
 impl Drop for CheckedMemory {
-    /// Looks at everything once more, but on a thread that is panicking already. Blocks still lent
-    /// keep their memory.
+    /// Checks everything once more, except on a thread that is panicking already. Blocks still lent keep their memory.
     fn drop(&mut self) {
         let found = match self.entry_if_any() {
             Some(entry) if !std::thread::panicking() => entry.books().verify(),

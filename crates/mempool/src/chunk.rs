@@ -1,11 +1,10 @@
 //! Aligned memory from the operating system.
 //!
-//! `chunk_store` maps segments for the blocks of all pools, `slot_chunk` cuts chunks into slots and
-//! unmaps idle ones, and `buffer_pool` takes one long chunk for all its buffers and discards the
-//! pages of idle ones. A chunk is 64 KiB at a multiple of 64 KiB, so the chunk of any address is
-//! found by clearing 16 bits. It carries no header: 32 KiB blocks fill it twice, and the pages of a
-//! tail that no block covers are never touched, hence never resident. The caller that returns one wants the
-//! system to have it.
+//! `chunk_store` maps segments for the blocks of all pools, `slot_chunk` cuts chunks into slots and unmaps idle ones,
+//! and `buffer_pool` takes one long chunk for all its buffers and discards the pages of idle ones. A chunk is 64 KiB at
+//! a multiple of 64 KiB, so the chunk of any address is found by clearing 16 bits. It carries no header: 32 KiB blocks
+//! fill it twice, and the pages of a tail that no block covers are never touched, so never resident. A returned chunk
+//! goes back to the system.
 
 #![allow(unsafe_code)]
 
@@ -22,8 +21,8 @@ use crate::{PoolError, pages};
 /// Size and alignment of a chunk.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Zeroed memory, aligned to `CHUNK_BYTES`, given back when dropped.
-/// Invariant: `start..start + size_bytes` is mapped readable and writable and nobody else's.
+/// Zeroed memory, aligned to `CHUNK_BYTES`, given back when dropped. Invariant: `start..start + size_bytes` is mapped
+/// readable and writable and exclusive.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     start: NonNull<u8>,
@@ -81,10 +80,10 @@ impl Chunk {
         Ok(Self { start, size_bytes })
     }
 
-    /// The chunk whose dropping was prevented: it will be given back when this one is dropped.
+    /// The chunk whose dropping was prevented: it is given back when the returned one is dropped.
     ///
     /// # Safety
-    /// `start` and `size_bytes` are those of a chunk that was forgotten, and nobody uses it.
+    /// `start` and `size_bytes` are those of a chunk that was forgotten, and it is not in use.
     pub(crate) unsafe fn from_raw(start: NonNull<u8>, size_bytes: usize) -> Self {
         Self { start, size_bytes }
     }
@@ -111,7 +110,7 @@ impl Drop for Chunk {
 /// `false` where the system refuses, as it does for locked pages: they stay, with what is in them.
 ///
 /// # Safety
-/// The range is whole pages of a chunk whose holder calls, and nobody needs what is in it.
+/// The range is whole pages of a chunk whose holder is the caller, and its content is not needed.
 pub(crate) unsafe fn discard(start: NonNull<u8>, size_bytes: usize) -> bool {
     #[cfg(test)]
     DISCARDS.set(DISCARDS.get() + 1);
@@ -131,7 +130,7 @@ fn map_pages(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {
     })
 }
 
-/// Gives back whole pages this file has mapped and nobody uses any more.
+/// Gives back whole pages this file has mapped and that are not in use any more.
 fn unmap_pages(start: NonNull<u8>, size_bytes: usize) {
     // SAFETY: private to this file, which passes only ranges it mapped and owns, each once; ends
     // are multiples of the page size, since mappings begin at one and CHUNK_BYTES is one.
@@ -186,7 +185,7 @@ impl ChunkList {
         self.len += 1;
     }
 
-    /// Takes a chunk out, wherever it stands.
+    /// Takes a chunk out, wherever it is.
     ///
     /// # Safety
     /// The chunk is in this list.
@@ -260,14 +259,14 @@ impl ChunkList {
     }
 }
 
-// What is known of a chunk, and how an address finds it.
+// Properties of a chunk, and how an address finds it.
 
 /// Size and alignment of a segment: one mapping of [`CHUNKS_PER_SEGMENT`] chunks.
 pub(crate) const SEGMENT_BYTES: usize = 4 << 20;
 /// Chunks of a segment; the first holds the headers of all.
 pub(crate) const CHUNKS_PER_SEGMENT: usize = SEGMENT_BYTES / CHUNK_BYTES;
 
-/// What a chunk is used for.
+/// The use of a chunk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum ChunkUse {
@@ -298,7 +297,7 @@ pub(crate) struct ChunkHeader {
 #[repr(C, align(64))]
 struct OwnersLine(UnsafeCell<ChunkShelf>);
 
-/// Where a chunk stands in a list of its owner's.
+/// Links of a chunk in a list of its owner.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) next: Option<NonNull<ChunkHeader>>,
@@ -345,7 +344,7 @@ impl ChunkHeader {
         unsafe { NonNull::new_unchecked(start.cast()) }
     }
 
-    /// Says what the chunk will be used for, before any of its memory is lent.
+    /// Sets the use of the chunk, before any of its memory is lent.
     ///
     /// # Safety
     /// `this` is the header of a chunk the store lent to the caller, which has lent nothing of it.
@@ -356,7 +355,7 @@ impl ChunkHeader {
         class: u8,
         block_bytes: u32,
     ) {
-        // SAFETY: the header of a mapped segment; nobody else looks at a chunk that is not lent on.
+        // SAFETY: the header of a mapped segment; a chunk that is not lent on is not accessed elsewhere.
         let header = unsafe { this.as_ref() };
         header.home.store(home, Ordering::Relaxed);
         header.block_bytes.store(block_bytes, Ordering::Relaxed);
@@ -380,7 +379,7 @@ impl ChunkHeader {
         unsafe { &mut *(*this.as_ptr()).shelf.0.get() }
     }
 
-    /// Where the chunk stands in its owner's lists.
+    /// The chunk's links in its owner's lists.
     ///
     /// # Safety
     /// As for `shelf`.
@@ -413,7 +412,7 @@ impl ChunkHeader {
         self.chunk_count.load(Ordering::Relaxed)
     }
 
-    /// What the chunk is used for.
+    /// The use of the chunk.
     #[inline(always)]
     pub(crate) fn used_for(&self) -> ChunkUse {
         match self.used_for.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The owner's books of one chunk of blocks: which are home, and which of its pages nobody needs.
+//! The owner's records of one chunk of blocks: which blocks are free, and which of its pages are idle.
 //!
 //! `block_class` refills the front list from a shelf and spills back to it; its sweep gives back
 //! pages of chunks that one live block keeps from going back whole. A block that is home is in
@@ -13,7 +13,7 @@ use crate::free_list::FreeList;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// What is cut, and given back, at a time.
+/// The unit of cutting and giving back.
 const PAGE_BYTES: usize = 4096;
 const PAGE_COUNT: usize = CHUNK_BYTES / PAGE_BYTES;
 
@@ -35,7 +35,7 @@ pub(crate) struct ChunkShelf {
     idle: Pages,
     /// Pages known to have no memory. Nothing but blocks at home reach into them.
     absent: Pages,
-    /// Whether blocks came home or left since the last sweep.
+    /// Whether blocks were returned or lent since the last sweep.
     has_news: bool,
 }
 
@@ -52,7 +52,7 @@ impl ChunkShelf {
         has_news: false,
     };
 
-    /// The books of a chunk all of whose blocks are home. `is_absent`: none of it has memory.
+    /// The records of a chunk whose blocks are all free. `is_absent`: none of it has memory.
     pub(crate) fn new(block_bytes: u32, is_absent: bool) -> Self {
         let begins = |page: &usize| !blocks_beginning_in(*page, block_bytes).is_empty();
         let uncut = (0..PAGE_COUNT)
@@ -164,7 +164,7 @@ impl ChunkShelf {
         }
     }
 
-    /// Whether the last sweep saw pages idle that the next may give back.
+    /// Whether the last sweep found idle pages that the next may give back.
     pub(crate) fn has_idle_pages(&self) -> bool {
         self.idle != 0
     }
@@ -233,7 +233,7 @@ impl ChunkShelf {
     }
 }
 
-/// What a sweep of one chunk gave back.
+/// Result of a sweep of one chunk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SweptPages {
     pub(crate) bytes: usize,

@@ -1,10 +1,9 @@
 //! All chunks that are cut into blocks, of all pools of the process, in segments of 4 MiB.
 //!
-//! A class of blocks that runs dry takes a chunk here, and a sweep gives idle ones back; the malloc
-//! heap also takes runs of chunks for what is larger than a block. One lock, taken once per 64 KiB.
-//! What is given back `Later` keeps its pages for the next taker, up to a share of what is lent,
-//! since the kernel zeroes every page it gives out again. The lock is seldom taken, and memory one
-//! thread gave back is at once another's to use.
+//! A class of blocks that runs dry takes a chunk here, and a sweep gives idle ones back; the malloc heap also takes
+//! runs of chunks for larger allocations. One lock, taken once per 64 KiB. Chunks given back `Later` keep their pages
+//! for the next taker, up to a share of the lent chunks, since the kernel zeroes every page it gives out again. The
+//! lock is seldom taken, and memory that one thread gave back is at once available to others.
 #![allow(unsafe_code)]
 use crate::PoolError;
 use crate::chunk::{self, CHUNK_BYTES, Chunk};
@@ -35,7 +34,7 @@ pub(crate) enum GiveBack {
     Later,
 }
 
-/// What the store holds, in chunks.
+/// Current numbers of the store, in chunks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct StoreFigures {
     pub(crate) segment_count: usize,
@@ -43,9 +42,8 @@ pub(crate) struct StoreFigures {
     pub(crate) dirty_count: usize,
 }
 
-/// The first bytes of a segment, instead of the header that its first chunk does not need.
-/// Invariant: bit `n` of `free` says that chunk `n` is the store's; of `dirty`, which is within
-/// `free`, that it has pages. Bit 0 is never set.
+/// The first bytes of a segment, instead of the header that its first chunk does not need. Invariant: bit `n` of `free`
+/// is set if the store has chunk `n`; of `dirty`, which is within `free`, if it has pages. Bit 0 is never set.
 #[repr(C, align(128))]
 struct Segment {
     next: *mut Segment,
@@ -64,7 +62,7 @@ struct Store {
     segment_count: usize,
     lent_count: usize,
     dirty_count: usize,
-    /// The fewest there were at any time since the last look at how many are kept, and when that was.
+    /// The minimum of kept chunks since the last check of their number, and the time of that check.
     dirty_low_count: usize,
     shrunk_at_ms: u64,
 }
@@ -99,13 +97,12 @@ pub(crate) fn take(count: usize) -> Result<(NonNull<ChunkHeader>, bool), PoolErr
 /// Takes a run of chunks back.
 ///
 /// # Safety
-/// `first` came from [`take`], and nobody uses memory of the run any more.
+/// `first` came from [`take`], and memory of the run is not used any more.
 pub(crate) unsafe fn give_back(first: NonNull<ChunkHeader>, when: GiveBack) {
     // SAFETY: lent chunks lie in mapped segments.
     let count = usize::from(unsafe { first.as_ref() }.chunk_count());
     if when == GiveBack::Now {
-        // Before the lock: nobody else has the pages yet.
-        // SAFETY: the run is the caller's and unused, by its promise.
+        // Before the lock: the pages are still exclusive. SAFETY: the run is the caller's and unused, by its promise.
         unsafe { discard(first, count) };
     }
     let mut store = lock();
@@ -123,7 +120,7 @@ pub(crate) fn purge(keep_count: usize) {
     lock().purge(keep_count);
 }
 
-/// What the store holds now.
+/// Current numbers of the store.
 pub(crate) fn figures() -> StoreFigures {
     let store = lock();
     StoreFigures {
@@ -133,14 +130,14 @@ pub(crate) fn figures() -> StoreFigures {
     }
 }
 
-/// Whether the system has ever kept pages that were to be discarded, as it does in a process that
-/// has locked its memory: free chunks are not known to be zero then.
+/// Whether the system has ever kept pages that were to be discarded, as it does in a process that has locked its
+/// memory: free chunks may then not be zero.
 static DISCARD_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Gives the pages of a run of chunks back to the system.
 ///
 /// # Safety
-/// The run is the caller's alone, and nobody needs what is in it.
+/// The run is exclusive to the caller, and its content is not needed.
 unsafe fn discard(first: NonNull<ChunkHeader>, count: usize) {
     // SAFETY: the caller's promise.
     if !unsafe { chunk::discard(ChunkHeader::chunk_start(first), count * CHUNK_BYTES) } {
@@ -194,7 +191,7 @@ impl Store {
         if books.free == 0 {
             self.unlist(segment);
         }
-        // SAFETY: `index` is below CHUNKS_PER_SEGMENT, whose headers the first chunk holds.
+        // SAFETY: `index` is below CHUNKS_PER_SEGMENT, whose headers are in the first chunk.
         let first = unsafe { NonNull::new_unchecked(segment.cast::<ChunkHeader>().add(index)) };
         // SAFETY: the header is initialised: zero is a value of each of its parts.
         unsafe { first.as_ref() }.note_lent(count as u16);
@@ -282,10 +279,9 @@ impl Store {
         drop(unsafe { Chunk::from_raw(NonNull::new_unchecked(segment.cast()), SEGMENT_BYTES) });
     }
 
-    /// Gives pages back where more chunks are kept than is good: beyond as many as are lent at once,
-    /// beyond a small share of them with time, half of what was not wanted since the last time. What a
-    /// program frees in one moment it mostly wants again in the next, and a page that has gone and
-    /// comes back costs more than all else here.
+    /// Gives pages back if too many chunks are kept: beyond as many as are lent at once, beyond a small share of them
+    /// with time, half of those unused since the last time. A program mostly needs freed memory again soon, and giving
+    /// a page back and taking it again costs more than all other work here.
     fn shrink(&mut self) {
         let young_max = DIRTY_CHUNKS_MIN.max(self.lent_count);
         if self.dirty_count > young_max {

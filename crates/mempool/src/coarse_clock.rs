@@ -8,7 +8,7 @@
 pub(crate) fn now_ms() -> u64 {
     #[cfg(not(miri))]
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-    // Miri knows the precise clock only.
+    // Miri supports only the precise clock.
     #[cfg(miri)]
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000

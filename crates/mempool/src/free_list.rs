@@ -6,13 +6,13 @@
 #![allow(unsafe_code)]
 use std::ptr::NonNull;
 
-/// What a free block's first bytes hold.
+/// Content of a free block's first bytes.
 struct Link {
     next: Option<NonNull<Link>>,
 }
 
-/// Free blocks of one size, newest first.
-/// Invariant: every listed block is at least 8 bytes, 8-aligned, writable, and lent to nobody.
+/// Free blocks of one size, newest first. Invariant: every listed block is at least 8 bytes, 8-aligned, writable, and
+/// not lent.
 pub(crate) struct FreeList {
     newest: Option<NonNull<Link>>,
 }

@@ -1,4 +1,4 @@
-//! Memory from malloc. The only file that asks for it.
+//! Memory from malloc. The only file that calls it.
 //!
 //! Requests over 32 KiB, the 4 KiB chunks of `arena`, and with pools off everything. It would turn
 //! malloc into aligned_alloc, and with pools off the comparison is against malloc.
@@ -80,15 +80,15 @@ pub(crate) unsafe fn free_layout(start: NonNull<u8>, layout: Layout) {
     unsafe { dealloc(start.as_ptr(), layout) };
 }
 
-/// From here on malloc maps every block of `size_bytes` or more by itself and unmaps it when it is freed.
+/// From here on malloc maps every block of `size_bytes` or more separately and unmaps it when it is freed.
 ///
 /// By default glibc keeps the first such block that is freed, and each thread's arena the next ones of that
 /// size: for what a program holds now and then on many threads that is many times what it holds. A block
 /// costs two system calls and a fault for each page then. Nothing where malloc is not glibc's.
 pub fn map_large_blocks(size_bytes: u32) {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it takes no pointer; malloc reads the threshold without a lock, and any value will do. An
-    // answer of 0 says that the default stays, which only costs memory.
+    // SAFETY: it takes no pointer; malloc reads the threshold without a lock, and any value is allowed. A result of 0
+    // means that the default stays, which only costs memory.
     unsafe {
         libc::mallopt(
             libc::M_MMAP_THRESHOLD,
@@ -99,8 +99,8 @@ pub fn map_large_blocks(size_bytes: u32) {
     let _ = size_bytes;
 }
 
-/// Bytes of malloc's free memory, all threads' arenas together, whether they have pages or not. Looks at each free block,
-/// under the arenas' locks. 0 where malloc is not glibc's.
+/// Bytes of malloc's free memory, all threads' arenas together, whether they have pages or not. Visits each free block,
+/// under the arenas' locks. 0 if malloc is not glibc's.
 pub fn free_heap_bytes() -> usize {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes no pointer and locks what it walks.
@@ -111,9 +111,9 @@ pub fn free_heap_bytes() -> usize {
     0
 }
 
-/// Has malloc give the pages of its free memory back to the system, all threads' arenas included.
-/// It does so by itself only at an arena's end: below one block in use everything stays. Walks all
-/// free memory, so call it after much was freed. Nothing where malloc is not glibc's.
+/// Makes malloc give the pages of its free memory back to the system, all threads' arenas included. It does so by
+/// itself only at an arena's end: below one block in use everything stays. Walks all free memory, so call it after much
+/// was freed. Does nothing if malloc is not glibc's.
 pub fn give_back_free_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes no pointer and locks what it walks.
@@ -130,7 +130,7 @@ pub(crate) enum DirectMemory {
     Checked(CheckedMemory),
 }
 
-/// What became of a free. The pool counts what was freed, then reports.
+/// Result of a free. The pool counts the freed bytes, then reports.
 #[must_use]
 pub(crate) struct Freed {
     /// Bytes that were asked for with the block that is now free; none where no block is.
@@ -155,7 +155,7 @@ pub(crate) fn report(violation: Option<&Violation>) {
 }
 
 impl DirectMemory {
-    /// What a pool of that mode takes from.
+    /// The source of memory for a pool of that mode.
     pub(crate) const fn new(name: &'static str, mode: PoolMode) -> Self {
         match mode {
             PoolMode::Checked(checks) => {
@@ -181,8 +181,8 @@ impl DirectMemory {
     /// Takes memory back.
     ///
     /// # Safety
-    /// `allocate` gave `start` with the same numbers, and nobody uses it any more. Checked memory
-    /// catches code that breaks the former.
+    /// `allocate` gave `start` with the same numbers, and it is not used any more. Checked memory catches code that
+    /// breaks the former.
     #[inline]
     pub(crate) unsafe fn free(
         &self,
@@ -209,8 +209,8 @@ impl DirectMemory {
     /// As [`free`](Self::free).
     ///
     /// # Safety
-    /// `allocate_layout` gave `start` for the same layout, and nobody uses it any more. Checked
-    /// memory catches code that breaks the former.
+    /// `allocate_layout` gave `start` for the same layout, and it is not used any more. Checked memory catches code
+    /// that breaks the former.
     #[inline]
     pub(crate) unsafe fn free_layout(&self, start: NonNull<u8>, layout: Layout) -> Freed {
         let size_bytes = layout.size();
@@ -236,7 +236,7 @@ impl DirectMemory {
         }
     }
 
-    /// Looks at all of it, where it is checked.
+    /// Checks all of it, in checked mode.
     pub(crate) fn verify(&self) {
         if let Self::Checked(memory) = self {
             memory.verify();
@@ -248,7 +248,7 @@ impl DirectMemory {
         self.checked().map_or(0, CheckedMemory::trim)
     }
 
-    /// What it holds, where it is checked and knows that.
+    /// Its current numbers, in checked mode.
     pub(crate) fn figures(&self) -> Option<CheckedFigures> {
         match self {
             Self::Heap => None,

@@ -38,14 +38,13 @@
 //!           (the system)
 //! ```
 //!
-//! Every pool has one owner, the thread that made it, and its fast path has no atomics. Every pool
-//! is built in a [`PoolMode`]: `Off` makes each of its calls exactly one malloc or free, with the
-//! same results, which is the only honest way to see what the pools give; `Checked` catches what the
-//! program does wrong with their memory and panics with a [`Violation`]. Every pool reports
-//! [`PoolStats`], whose identity is checked.
+//! Every pool has one owner, the thread that made it, and its fast path has no atomics. Every pool is built in a
+//! [`PoolMode`]: `Off` makes each of its calls exactly one malloc or free, with the same results, which shows the real
+//! benefit of the pools; `Checked` catches invalid use of their memory and panics with a [`Violation`]. Every pool
+//! reports [`PoolStats`], whose identity is checked.
 //!
-//! Running dry is a [`PoolError`], on which the caller waits or answers 503. Only the few hundred
-//! bytes of a pool itself, taken when it is made, come from the infallible allocator.
+//! Running dry is a [`PoolError`], on which the caller waits or responds with 503. Only the few hundred bytes of a pool
+//! itself, taken when it is made, come from the infallible allocator.
 
 #![warn(missing_debug_implementations)]
 

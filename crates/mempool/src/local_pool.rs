@@ -1,4 +1,4 @@
-//! What the owner's thread alone touches of a pool of blocks: the fast path of allocate and free.
+//! The part of a block pool that only the owner's thread uses: the fast path of allocate and free.
 //!
 //! `block_pool`, `pool` and the malloc heap find out that they run on the owner's thread, then come
 //! here.
@@ -22,7 +22,7 @@ use crate::{PoolError, chunk_store};
 /// The free blocks of a class that the next allocations get.
 struct Front {
     free: FreeList,
-    /// Blocks pushed, ever. What was popped follows from it: see `BlockClass::popped`.
+    /// Blocks ever pushed. The number popped follows from it: see `BlockClass::popped`.
     pushed: u64,
 }
 
@@ -33,16 +33,15 @@ pub(crate) struct LocalPool<const CLASSES: usize> {
     fronts: [Front; CLASSES],
     classes: [BlockClass; CLASSES],
     budget: Budget,
-    /// Blocks that came home from other threads and are in no front list yet. They still count as
-    /// lent.
+    /// Blocks returned by other threads and are in no front list yet. They still count as lent.
     held: ReturnedBlocks,
-    /// Blocks that came home from other threads and went into the front lists, ever.
+    /// Blocks returned by other threads and put into the front lists, in total.
     remote_frees: u64,
-    /// Of the sweep under way, the class whose turn it is; `CLASSES` when there is none.
+    /// The class at which the sweep under way is; `CLASSES` when there is none.
     next_swept: usize,
 }
 
-/// What came home from other threads: how many blocks, and the sum of their tags.
+/// Blocks returned by other threads: their number, and the sum of their tags.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Returned {
     pub(crate) count: u64,
@@ -79,7 +78,7 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
     /// Takes a block of class `index` back: a push.
     ///
     /// # Safety
-    /// The block is of this pool and class, and nobody uses it any more.
+    /// The block is of this pool and class, and it is not used any more.
     #[inline(always)]
     pub(crate) unsafe fn push(&mut self, index: usize, block: NonNull<u8>) {
         debug_assert!(index < CLASSES);
@@ -147,8 +146,8 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
         !self.held.is_empty()
     }
 
-    /// Puts the held blocks whose lines are on their way into the front lists: a handful, so that
-    /// they are given out before the lines are lost again, in the order they were freed in.
+    /// Puts the held blocks, whose lines are being prefetched, into the front lists: only a few, so that they are used
+    /// before the lines are evicted again, in the order they were freed in.
     #[inline]
     pub(crate) fn absorb_near(&mut self) -> Returned {
         self.absorb(self.held.near_count())
@@ -167,8 +166,8 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
             && let Some((block, tag)) = self.held.next()
         {
             left_count -= 1;
-            // SAFETY: only blocks of this pool are sent home to it, when their holder gave them up;
-            // their chunk's header says the class.
+            // SAFETY: only blocks of this pool are returned to it, after their holder freed them; their chunk's header
+            // has the class.
             unsafe {
                 let class = match CLASSES {
                     1 => 0,
@@ -298,13 +297,13 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
         self.budget.reserved_bytes()
     }
 
-    /// Blocks that came home from other threads, ever.
+    /// Blocks returned by other threads, in total.
     pub(crate) fn remote_frees(&self) -> u64 {
         self.remote_frees
     }
 }
 
-/// What one class holds. Each number from books of its own: see the picture in `block_class`.
+/// Current numbers of one class. Each number has a separate source: see the diagram in `block_class`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ClassFigures {
     pub(crate) block_bytes: usize,

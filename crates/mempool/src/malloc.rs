@@ -11,9 +11,9 @@
 //!   over 32 KiB: runs of chunks;  over 3.9 MiB: mappings of their own   (large)
 //!   a thread ends: its heap, whole, to the abandoned heaps; the next thread adopts it
 //! ```
-//! Nothing here allocates from anyone, formats, or unwinds into its caller. Locks are held for a few
-//! instructions, on slow paths only, and across a fork. In the child of a fork, heaps of the
-//! parent's other threads are left as they were: what was free in them is lost to the child.
+//! No function here allocates elsewhere, formats, or unwinds into its caller. Locks are held for a few instructions, on
+//! slow paths only, and across a fork. In the child of a fork, heaps of the parent's other threads are left unchanged:
+//! their free memory is lost to the child.
 //!
 //! With [`check`] every block is checked instead, at the price of a lock and a table for each call.
 #![allow(unsafe_code)]
@@ -38,8 +38,8 @@ use thread_slot::Stage;
 
 pub use thread_heap::prepare;
 
-/// A block of at least `size_bytes`, aligned to 16, if the calling thread has one ready; else
-/// [`allocate`] has to look for one. For callers that do a part of the work in between.
+/// A block of at least `size_bytes`, aligned to 16, if the calling thread has one ready; else [`allocate`] has to find
+/// one. For callers that do a part of the work in between.
 #[inline(always)]
 #[must_use]
 pub fn allocate_ready(size_bytes: usize) -> Option<NonNull<u8>> {
@@ -99,7 +99,7 @@ pub fn allocate_aligned(align_bytes: usize, size_bytes: usize) -> *mut u8 {
 /// Takes a block back. Null is none.
 ///
 /// # Safety
-/// `block` is null, or one of these functions returned it, and nobody uses it any more.
+/// `block` is null, or one of these functions returned it, and it is not used any more.
 #[inline]
 pub unsafe fn free(block: *mut u8) {
     let Some(block) = NonNull::new(block).filter(|block| !large::is_mapped(block.addr().get()))
@@ -113,7 +113,7 @@ pub unsafe fn free(block: *mut u8) {
     };
     // SAFETY: the caller's promise, passed on. A block that is not at a multiple of a segment's size lies in a segment
     // of the store, not in its first chunk, so its header can be read; and a header whose home is the slot's heap is
-    // that of a chunk of blocks of this thread. Checked blocks are nowhere near, but then no thread has a heap.
+    // that of a chunk of blocks of this thread. Checked blocks are elsewhere, but in that mode no thread has a heap.
     unsafe {
         let header = ChunkHeader::of(block);
         if ptr::eq(header.as_ref().home(), heap.as_ptr().cast()) {
@@ -131,8 +131,8 @@ pub unsafe fn free(block: *mut u8) {
 /// has no memory; the block is then as it was. A null `block` is an empty one.
 ///
 /// # Safety
-/// `block` is null, or one of these functions returned it, and unless the answer is null its holder
-/// uses only the answer from now on.
+/// `block` is null, or one of these functions returned it, and unless the result is null the holder uses only the
+/// result from now on.
 #[must_use]
 pub unsafe fn reallocate(block: *mut u8, size_bytes: usize) -> *mut u8 {
     let Some(start) = NonNull::new(block) else {
@@ -162,7 +162,7 @@ pub unsafe fn reallocate(block: *mut u8, size_bytes: usize) -> *mut u8 {
     target
 }
 
-/// Whether a block is not so much too long that it were better moved to a shorter one.
+/// Whether a block is not so much too long that moving it to a shorter one is better.
 fn fits_well(size_bytes: usize, usable_bytes: usize) -> bool {
     let needed_bytes = if size_bytes <= POOLED_BYTES_MAX {
         BLOCK_BYTES[SizeClass::of(size_bytes).index()] as usize
@@ -198,9 +198,8 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     }
 }
 
-/// Gives all memory that is free, as far as this thread can reach it, back to the system: that of
-/// its own heap, of heaps whose threads ended, and of chunks that wait for their next use. Returns
-/// whether there was any.
+/// Gives all free memory that this thread can reach back to the system: that of its own heap, of heaps whose threads
+/// ended, and of chunks that wait for their next use. Returns whether there was any.
 pub fn trim() -> bool {
     if checked::trim() {
         return false;
@@ -284,7 +283,7 @@ fn heap_of_this_thread() -> Option<NonNull<ThreadHeap>> {
     Some(heap)
 }
 
-/// Looks at a class of the calling thread's heap, which asked for it.
+/// Sweeps a class of the calling thread's heap, as the heap requested.
 ///
 /// # Safety
 /// The heap is the calling thread's.
@@ -398,11 +397,10 @@ fn release_after_fork() {
     checked::release_after_fork();
 }
 
-/// Checks every block from now on, for good: what [`PoolMode::Checked`](crate::PoolMode::Checked)
-/// does for a pool. A violation is written to the standard error, and aborts.
+/// Checks every block from now on, permanently, like [`PoolMode::Checked`](crate::PoolMode::Checked) for a pool. A
+/// violation is written to the standard error, and aborts.
 ///
-/// Call it before the process has a second thread: others' heaps are not taken from them. What was
-/// lent before is not checked.
+/// Call it before the process has a second thread: other threads keep their heaps. Blocks lent before are not checked.
 pub fn check(checks: Checks) {
     thread_heap::prepare();
     if checked::switch_on(checks) {
@@ -410,12 +408,12 @@ pub fn check(checks: Checks) {
     }
 }
 
-/// Looks at all that is free and at the edges of all that is lent, now. Nothing without [`check`].
+/// Checks all free memory and the edges of all lent blocks, now. Does nothing without [`check`].
 pub fn verify() {
     checked::verify();
 }
 
-/// What malloc holds, as far as one thread can see: its own heap and those without a thread. Other
+/// Current numbers of malloc, as far as one thread can read them: its own heap and those without a thread. Other
 /// threads' heaps are in `chunk_bytes` only.
 ///
 /// Identity, for a process with one thread: `chunk_bytes = run_bytes + live_bytes + cached_bytes +
@@ -424,7 +422,7 @@ pub fn verify() {
 pub struct MallocStats {
     /// Heaps made, one for each thread there was at once.
     pub heap_count: usize,
-    /// Those of them whose thread ended and that no other has taken over.
+    /// Those of them whose thread ended and that no other thread has taken over.
     pub abandoned_count: usize,
     /// Blocks lent now.
     pub live_count: usize,

@@ -1,12 +1,11 @@
-//! What a thread has freed of other threads' blocks and not sent home yet.
+//! Blocks of other threads that a thread has freed and not returned yet.
 //!
 //! A block dropped away from home is added to the batch of its home here, at the price of a store;
 //! a full batch goes home by `remote_free`, at the price of one atomic operation.
 //!
-//! A thread that frees and then sleeps keeps what it has gathered, at most 64 blocks or 64 KiB for
-//! each of a few homes. So it calls [`flush_remote_frees`] before it sleeps; a thread that ends
-//! does so by itself. The freeing thread knows when it is done, and asking the time would cost more than the
-//! free.
+//! A thread that frees and then sleeps keeps its gathered blocks, at most 64 blocks or 64 KiB for each of a few homes.
+//! So it calls [`flush_remote_frees`] before it sleeps; a thread that ends does so automatically. There is no timer:
+//! the freeing thread knows when it is done, and reading the clock would cost more than the free.
 
 #![allow(unsafe_code)]
 
@@ -22,9 +21,9 @@ use crate::sync::{AtomicBool, Ordering, fence, thread_local};
 /// this, batches leave before they are full.
 const HOMES_MAX: usize = 4;
 
-/// A thread's batches under way, one for each of the homes it freed for lately. Sent when dropped.
-/// Invariant: without a `quick_home` there are no `quick_slots`; else they are of the batch of that
-/// home, which is the `recent` entry's, and what was written to them it does not know of yet.
+/// A thread's batches under way, one for each of the last homes it freed blocks of. Sent when dropped. Invariant:
+/// without a `quick_home` there are no `quick_slots`; else they are of the batch of that home, which is the `recent`
+/// entry's, and it has not counted the blocks written to them yet.
 pub(crate) struct Outbox {
     quick_home: *mut RemoteFrees,
     quick_slots: Slots,
@@ -49,8 +48,7 @@ impl Entry {
         }
     }
 
-    /// What the entry holds, if anything. It has no home then: one that has all its blocks back may
-    /// be gone.
+    /// The batch of the entry, if any. Without one it has no home: a home that has all its blocks back may be gone.
     fn take(&mut self) -> Option<AddressedBatch> {
         let home = NonNull::new(std::mem::replace(&mut self.home, ptr::null_mut()))?;
         let batch = self.batch.take()?;
@@ -102,12 +100,12 @@ impl Outbox {
         }
     }
 
-    /// Adds a freed block to its home's batch. What comes back is to be sent, after the outbox's
-    /// borrow has ended: this batch, when it is full, or another that had to make room.
+    /// Adds a freed block to its home's batch. The caller sends the returned batch, after the outbox's borrow has
+    /// ended: this batch, when it is full, or another one that made room.
     ///
     /// # Safety
-    /// The block was lent by the pool whose remote frees `home` is, and nobody uses it any more. It
-    /// is 8-aligned and at least `block_bytes`, which is at least 16.
+    /// The block was lent by the pool whose remote frees `home` is, and it is not used any more. It is 8-aligned and at
+    /// least `block_bytes`, which is at least 16.
     #[inline(always)]
     pub(crate) unsafe fn add(
         &mut self,
@@ -156,7 +154,7 @@ impl Outbox {
         batch
     }
 
-    /// Tells the recent batch what was added to it through its slots.
+    /// Adds the blocks written through its slots to the recent batch.
     fn settle(&mut self) {
         if !self.quick_home.is_null() {
             self.quick_home = ptr::null_mut();
@@ -205,18 +203,18 @@ impl Drop for Outbox {
 
 thread_local!(static OUTBOX: UnsafeCell<Outbox> = const { UnsafeCell::new(Outbox::new()) });
 
-/// Runs `work` on the calling thread's outbox; without an answer once that has been dropped.
+/// Runs `work` on the calling thread's outbox; returns `None` once that has been dropped.
 #[inline]
 fn with_outbox<R>(work: impl FnOnce(&mut Outbox) -> R) -> Option<R> {
     OUTBOX
-        // SAFETY: private to this file, whose two users pass in a call of `add` and of `take_any`:
-        // neither comes back here, nor runs any code but its own.
+        // SAFETY: private to this file, whose two users pass in a call of `add` and of `take_any`: neither calls back
+        // here, nor runs foreign code.
         .try_with(|outbox| work(unsafe { &mut *outbox.get() }))
         .ok()
 }
 
-/// Sends a freed block home in the calling thread's next batch for that home; by itself when the
-/// thread has reached its end and no longer has batches.
+/// Adds a freed block to the calling thread's next batch for its home; sends it alone when the thread has reached its
+/// end and has no batches any more.
 ///
 /// # Safety
 /// As for [`Outbox::add`]. `home` may be gone when this returns.
@@ -238,9 +236,9 @@ pub(crate) unsafe fn free_away(
 
 /// Sends home what the calling thread has freed of other threads' blocks.
 ///
-/// Such blocks travel in batches, and one that is not full waits. Call this once per tick, or
-/// before sleeping: until then the blocks count as lent, and their pool may run dry while they lie
-/// here (at most 64 blocks or 64 KiB for each of four pools). A thread that ends does it by itself.
+/// Such blocks travel in batches, and one that is not full waits. Call this once per tick, or before sleeping: until
+/// then the blocks count as lent, and their pool may run dry while they lie here (at most 64 blocks or 64 KiB for each
+/// of four pools). A thread that ends does it automatically.
 ///
 /// ```
 /// use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
@@ -267,7 +265,7 @@ pub fn flush_remote_frees() {
     }
 }
 
-// Whether a home has lost its owner: settled between the one that leaves and those that send.
+// Whether a home has lost its owner: the protocol between the leaving owner and the senders.
 //
 // ```text
 //   the one that leaves            one that sends
@@ -275,9 +273,9 @@ pub fn flush_remote_frees() {
 //   ---- fence ----                ---- fence ----
 //   take what came home            marked? take the lock, then what came home
 // ```
-// Of the two fences one is first in the order of all. If it is the left one, the sender finds the
-// mark; if it is the right one, the push is found by the thread that leaves. A batch is never left lying.
-// Absent on purpose: the lock. It is the abandoned heaps' owner that has it, and so owns all of them.
+// Of the two fences one is first in the order of all. If it is the left one, the sender finds the mark; if it is the
+// right one, the push is found by the thread that leaves. A batch is never left unhandled. The lock is not here: it
+// belongs to the abandoned heaps, and its holder owns all of them.
 
 /// The mark at a home.
 pub(crate) struct AbandonedMark(AtomicBool);
@@ -288,20 +286,19 @@ impl AbandonedMark {
         Self(AtomicBool::new(false))
     }
 
-    /// With the lock: the owner leaves. What comes home from here on, its senders look after; what
-    /// came before is to be taken after this.
+    /// With the lock: the owner leaves. The senders handle blocks returned from here on; the caller takes earlier ones
+    /// after this.
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// With the lock: there is an owner again, which takes what comes home.
+    /// With the lock: there is an owner again, which takes returned blocks.
     pub(crate) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the thread that has just sent something home has to look after it, if that is still so under the
-    /// lock.
+    /// Whether the thread that has just returned blocks has to handle them, if that is still so under the lock.
     pub(crate) fn is_set_after_send(&self) -> bool {
         fence(Ordering::SeqCst);
         self.is_set()
@@ -375,8 +372,7 @@ mod models {
     /// Goal: a block that is sent while its home is left is taken by the thread that leaves or by the one that sends it,
     /// once, and never lies there.
     ///
-    /// Caught: either fence missing; a mark that is set after the last look; a sender that takes
-    /// without the lock.
+    /// Caught: either fence missing; a mark that is set after the last check; a sender that takes without the lock.
     #[test]
     fn nothing_lies_at_an_abandoned_heap() {
         loom::model(|| {
@@ -412,7 +408,7 @@ mod models {
             abandoned.leave();
             sender.join().unwrap();
             if heir.join().unwrap() {
-                // Its next look finds what came after the first one.
+                // Its next check finds blocks that came after the first one.
                 abandoned.home.take_all();
             }
             assert_eq!(abandoned.home.taken_count(), 1);

@@ -1,10 +1,9 @@
-//! Pages from the operating system. The only file that asks for them.
+//! Pages from the operating system. The only file that requests them.
 //!
-//! `chunk` takes segments here, `malloc::large` what has a mapping of its own, `checked_memory` the
-//! pages it guards. Under Miri, which knows no mappings that are cut or moved, the pages come from
-//! its allocator, and what is refused there is what the system may refuse anywhere. The system's
-//! reasons come down to a limit on memory or on the number of mappings, and no caller could do more
-//! about one than about the other.
+//! `chunk` takes segments here, `malloc::large` its separate mappings, `checked_memory` the pages it guards. Under
+//! Miri, which cannot cut or move mappings, the pages come from its allocator, and it refuses only calls that the
+//! system may refuse as well. The system refuses for a limit on memory or on the number of mappings; callers treat both
+//! alike.
 #![allow(unsafe_code)]
 
 #[cfg(miri)]
@@ -17,7 +16,7 @@ pub(crate) use system::{discard, map, move_to, protect, resize, unmap};
 #[cfg(miri)]
 pub use interpreted::with_rights_of_its_mapping;
 
-/// What may be done with pages.
+/// Permitted access to pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Access {
     /// Nothing: an access faults.
@@ -48,11 +47,11 @@ mod real {
         NonNull::new(mapped.ok()?.cast::<u8>())
     }
 
-    /// Gives pages back with their addresses; whether the system took them. It may refuse to cut a
-    /// mapping in two; they stay then.
+    /// Gives pages back with their addresses; returns whether the system took them. It may refuse to cut a mapping in
+    /// two; they stay then.
     ///
     /// # Safety
-    /// The range is whole pages from [`map`] that nobody uses any more.
+    /// The range is whole pages from [`map`] that are not used any more.
     pub(crate) unsafe fn unmap(start: NonNull<u8>, size_bytes: usize) -> bool {
         // SAFETY: the caller's promise.
         unsafe { munmap(start.as_ptr().cast(), size_bytes) }.is_ok()
@@ -61,17 +60,17 @@ mod real {
     /// Gives the memory of pages back; they read as zero then. Locked pages refuse.
     ///
     /// # Safety
-    /// The range is whole pages from [`map`], and nobody needs what is in them.
+    /// The range is whole pages from [`map`], and their content is not needed.
     pub(crate) unsafe fn discard(start: NonNull<u8>, size_bytes: usize) -> bool {
         let advice = Advice::LinuxDontNeed;
         // SAFETY: the caller's promise.
         unsafe { madvise(start.as_ptr().cast(), size_bytes, advice) }.is_ok()
     }
 
-    /// Changes what may be done with pages; whether the system did. It may refuse to cut a mapping.
+    /// Changes the permitted access to pages; returns whether the system did. It may refuse to cut a mapping.
     ///
     /// # Safety
-    /// The range is whole pages from [`map`]; nobody does what will not be allowed.
+    /// The range is whole pages from [`map`]; no access that will be forbidden follows.
     pub(crate) unsafe fn protect(start: NonNull<u8>, size_bytes: usize, access: Access) -> bool {
         let flags = match access {
             Access::None => MprotectFlags::empty(),
@@ -81,20 +80,20 @@ mod real {
         unsafe { mprotect(start.as_ptr().cast(), size_bytes, flags) }.is_ok()
     }
 
-    /// Gives a mapping another length where it is; whether the system did.
+    /// Changes the length of a mapping without moving it; returns whether the system did.
     ///
     /// # Safety
-    /// The range is one mapping, of whole pages, and nobody uses what is cut off.
+    /// The range is one mapping, of whole pages, and the part cut off is not used.
     pub(crate) unsafe fn resize(start: NonNull<u8>, from_bytes: usize, to_bytes: usize) -> bool {
         let flags = MremapFlags::empty();
         // SAFETY: the caller's promise; the kernel refuses to grow over another mapping.
         unsafe { mremap(start.as_ptr().cast(), from_bytes, to_bytes, flags) }.is_ok()
     }
 
-    /// Moves a mapping to the place of another, which it replaces; whether the system did.
+    /// Moves a mapping to the place of another, which it replaces; returns whether the system did.
     ///
     /// # Safety
-    /// The ranges are two mappings; nobody uses the target, nor the old place any more.
+    /// The ranges are two mappings; the target and the old place are not used any more.
     pub(crate) unsafe fn move_to(
         start: NonNull<u8>,
         from_bytes: usize,
@@ -132,12 +131,12 @@ mod interpreted {
     static MAPPINGS: Mutex<BTreeMap<usize, Mapping>> = Mutex::new(BTreeMap::new());
 
     pub(crate) fn map(size_bytes: usize, _access: Access) -> Option<NonNull<u8>> {
-        // What no machine has.
+        // A size that no machine has.
         if size_bytes >= 1 << 40 {
             return None;
         }
         let layout = Layout::from_size_align(size_bytes, ALIGN_BYTES).ok()?;
-        // SAFETY: nobody maps 0 bytes.
+        // SAFETY: 0 bytes are never mapped.
         let start = NonNull::new(unsafe { System.alloc_zeroed(layout) })?;
         let mapping = Mapping {
             start,
@@ -182,13 +181,13 @@ mod interpreted {
     }
 
     pub(crate) unsafe fn discard(start: NonNull<u8>, size_bytes: usize) -> bool {
-        // SAFETY: mapped pages whose content nobody needs.
+        // SAFETY: mapped pages whose content is not needed.
         unsafe { start.write_bytes(0, size_bytes) };
         true
     }
 
-    /// Nobody is stopped by it here; the tests of faults need a system. But what was forbidden stays
-    /// mapped and known, as with one.
+    /// Access is not prevented here; the tests of faults need a real system. But forbidden pages stay mapped and
+    /// recorded, as there.
     pub(crate) unsafe fn protect(_start: NonNull<u8>, _size_bytes: usize, _access: Access) -> bool {
         true
     }

@@ -1,7 +1,7 @@
 //! Objects of one type that own themselves: a box whose memory is pooled.
 //!
-//! What an engineer takes instead of `Box::new` where objects come and go. `Slab` is for objects
-//! that others only name. All objects have one size, so a chunk is cut to it exactly.
+//! A replacement for `Box::new` where objects come and go. `Slab` is for objects that are found by a handle. All
+//! objects have one size, so a chunk is cut to it exactly.
 #![allow(unsafe_code)]
 use crate::batch::{ReturnedBlocks, SENT_BYTES_MIN};
 use crate::chunk::CHUNK_BYTES;
@@ -40,7 +40,7 @@ pub struct Pool<T> {
     object: PhantomData<fn() -> T>,
 }
 
-/// What the owner's thread counts.
+/// Counters of the owner's thread.
 #[repr(C)]
 struct ObjectBooks {
     blocks: LocalPool<1>,
@@ -83,9 +83,9 @@ impl<T> Pool<T> {
         Self::with_budget(name, mode, usize::MAX)
     }
 
-    /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on that counts
-    /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back. In
-    /// [`PoolMode::Checked`] the memory that the checks need comes on top.
+    /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on this counts whole chunks of 64 KiB;
+    /// before it refuses, the pool gives its idle chunks back. In [`PoolMode::Checked`] the memory that the checks need
+    /// comes on top.
     #[must_use]
     pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         let is_pooled = mode.pools_blocks() && Self::FITS;
@@ -132,8 +132,8 @@ impl<T> Pool<T> {
         })
     }
 
-    /// A block when none is ready. Without one, `refusal` says why: an address alone comes back in
-    /// a register, where a `Result` would put everything around it through memory.
+    /// A block when none is ready. Without one, `refusal` has the reason: an address alone is returned in a register,
+    /// while a `Result` would go through memory.
     #[cold]
     #[inline(never)]
     fn allocate_slow(&self) -> Option<NonNull<u8>> {
@@ -180,8 +180,7 @@ impl<T> Pool<T> {
         self.handle.local().blocks.sweep()
     }
 
-    /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been
-    /// written to. Nothing in other modes. O(objects).
+    /// In [`PoolMode::Checked`] checks all memory of the pool for invalid writes. Nothing in other modes. O(objects).
     ///
     /// # Panics
     /// When it finds such a place.
@@ -189,8 +188,7 @@ impl<T> Pool<T> {
         self.handle.get().direct.verify();
     }
 
-    /// What the pool holds, after draining. O(free objects): it walks the list, which nothing else
-    /// pays for.
+    /// Current numbers of the pool, after draining. O(free objects): it walks the list, which no other call does.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.handle.settle();

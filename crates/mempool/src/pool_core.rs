@@ -1,11 +1,11 @@
-//! What the handles of a pool and its lent blocks share, and which frees it when.
+//! State shared by a pool's handles and its lent blocks, and when it is freed.
 //!
 //! Every lent block names its core. Freeing it compares the thread with the core's owner: the same
 //! goes to the owner's part, another through `outbox` to `remote`.
 //!
-//! A core lives until its last handle is gone and its last block is back, whichever comes later and
-//! on whatever thread: `remote` keeps that count. Where a call must not take it (pools are off, or
-//! objects are too large), the ready blocks are none and the `quick_owner` is nobody.
+//! A core lives until its last handle is gone and its last block is back, whichever comes later and on whatever thread:
+//! `remote` keeps that count. If calls must not take the fast path (pools are off, or objects are too large), there are
+//! no ready blocks and `quick_owner` matches no thread.
 #![allow(unsafe_code)]
 use crate::PoolMode;
 use crate::batch::{LINE_BYTES, ReturnedBlocks};
@@ -26,7 +26,7 @@ pub(crate) trait OwnerPart {
     fn is_holding(&self) -> bool;
     /// Makes all held blocks ready.
     fn absorb_held(&mut self);
-    /// Notes that blocks straight from `direct` were freed, on this thread or, as told, on others.
+    /// Notes that blocks straight from `direct` were freed, on this thread or, by the argument, on others.
     fn note_direct_freed(&mut self, count: usize, bytes: usize, freed_by: FreedBy);
     /// Gives all memory without live blocks back; returns how many blocks are lent.
     fn shut(&mut self) -> usize;
@@ -64,9 +64,8 @@ pub(crate) enum FreedBy {
     Others,
 }
 
-/// A pool.
-/// Invariant: `local` and `handle_count` are touched by the thread numbered `owner` only, or, once
-/// `remote` has said so, by the one that frees the pool.
+/// A pool. Invariant: `local` and `handle_count` are used only by the thread numbered `owner`, or, once `remote`
+/// permits it, by the one that frees the pool.
 #[repr(C)]
 pub(crate) struct PoolCore<L> {
     /// The owner's number where its frees may take the fast path, else `NOBODY`. Only the owner's
@@ -82,8 +81,8 @@ pub(crate) struct PoolCore<L> {
     remote: RemoteFrees,
 }
 
-/// What the owner writes on every allocation. On cache lines of its own: a thread that frees reads
-/// the numbers above, and must not wait for the owner's line to do it.
+/// The fields that the owner writes on every allocation. On separate cache lines: a thread that frees reads the numbers
+/// above, and must not wait for the owner's line to do it.
 #[repr(align(128))]
 struct OwnLines<T>(T);
 
@@ -93,7 +92,7 @@ struct Owned<L> {
 }
 
 impl<L> PoolCore<L> {
-    /// Whether the calling thread may free into `local` without looking at anything else.
+    /// Whether the calling thread may free into `local` without further checks.
     #[inline(always)]
     pub(crate) fn is_quick_here(&self) -> bool {
         local_pool::is_current(self.quick_owner.load(Ordering::Relaxed))
@@ -200,8 +199,7 @@ impl<L: OwnerPart> CoreHandle<L> {
         unsafe { self.core.as_ref() }
     }
 
-    /// The owner's part. No caller holds the answer across another call of this or into code that
-    /// could drop a block.
+    /// The owner's part. No caller holds the result across another call of this or into code that could drop a block.
     #[inline(always)]
     #[expect(
         clippy::mut_from_ref,
@@ -262,11 +260,11 @@ fn close<L: OwnerPart>(core: NonNull<PoolCore<L>>) {
     unsafe { RemoteFrees::leave(PoolCore::home(core), away_count) };
 }
 
-/// Frees a pool nobody can reach any more.
+/// Frees a pool that is not reachable any more.
 ///
 /// # Safety
-/// `remote` is the part of a core made by `CoreHandle::<L>::new`, as an address that may be used for
-/// all of it, and says that this caller is the last.
+/// `remote` is the part of a core made by `CoreHandle::<L>::new`, as an address that may be used for all of it, and has
+/// determined that this caller is the last.
 unsafe fn free_pool<L: OwnerPart>(remote: NonNull<RemoteFrees>) {
     // SAFETY: by the caller's promise the core lies around its part and came from `Box::leak`.
     unsafe {

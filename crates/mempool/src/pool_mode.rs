@@ -28,9 +28,9 @@ pub enum PoolMode {
     /// Every allocation is exactly one malloc and every return exactly one free, through the
     /// global allocator. Same calls, same results; it shows what the pools give.
     Off,
-    /// For debugging: what the program does wrong with the memory is caught, and the pool panics
-    /// with a [`Violation`](crate::Violation). Many times slower than any other mode, and blocks
-    /// take more memory; budgets count what was asked for, as with pools off.
+    /// For debugging: invalid use of the memory is caught, and the pool panics with a [`Violation`](crate::Violation).
+    /// Many times slower than any other mode, and blocks take more memory; budgets count the requested bytes, as with
+    /// pools off.
     Checked(Checks),
 }
 
@@ -41,10 +41,10 @@ pub enum PoolModeError {
     /// The word before the first comma.
     #[error("{text:?} is no mode of the pools: write on, off, arena-only, or checked")]
     UnknownMode {
-        /// What was written.
+        /// The text given.
         text: String,
     },
-    /// What follows `checked,`.
+    /// The text after `checked,`.
     #[error(transparent)]
     Checks(#[from] ChecksError),
 }
@@ -61,13 +61,13 @@ impl PoolMode {
         }
     }
 
-    /// Whether pools of blocks and objects keep what is freed.
+    /// Whether pools of blocks and objects keep freed memory.
     #[must_use]
     pub const fn pools_blocks(self) -> bool {
         matches!(self, Self::On)
     }
 
-    /// Whether arenas keep what is freed.
+    /// Whether arenas keep freed memory.
     #[must_use]
     pub const fn pools_arenas(self) -> bool {
         matches!(self, Self::On | Self::ArenaOnly)
@@ -85,7 +85,7 @@ impl FromStr for PoolMode {
             "off" => Ok(Self::Off),
             "checked" => Ok(Self::Checked(Checks::default())),
             _ => match text.strip_prefix("checked,") {
-                // A comma with nothing behind it is a word left out.
+                // A comma without a word after it is an error.
                 Some("") => Err(PoolModeError::Checks(ChecksError::UnknownOption {
                     option: String::new(),
                 })),
@@ -110,9 +110,9 @@ impl fmt::Display for PoolMode {
     }
 }
 
-// What a checked pool does beside its checks, and how that is written on a command line.
+// Options of a checked pool, and their form on a command line.
 
-/// What a pool in [`PoolMode::Checked`](crate::PoolMode::Checked) does beside its checks.
+/// Options of a pool in [`PoolMode::Checked`](crate::PoolMode::Checked).
 ///
 /// Poison, canaries on both sides, double free, foreign pointer and wrong size are always on.
 ///
@@ -125,28 +125,27 @@ impl fmt::Display for PoolMode {
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Checks {
-    /// Every block lies against a page that nobody may touch, and becomes one when it is freed: a
-    /// stray access faults at the very instruction. Costs at least a page and a few system calls
-    /// for each block.
+    /// Every block ends at an inaccessible guard page, and becomes inaccessible when it is freed: a stray access faults
+    /// at that instruction. Costs at least a page and a few system calls for each block.
     pub guard_pages: bool,
     /// The pool refuses this allocation, counted from 1, and no other.
     pub fail_at: Option<NonZeroU64>,
 }
 
-/// A word that is no option of checked pools.
+/// A word that is not an option of checked pools.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChecksError {
-    /// An option nobody knows.
+    /// An unknown option.
     #[error("checked pools know no {option:?}: write guard, fail=N, or both with a comma")]
     UnknownOption {
         /// The word.
         option: String,
     },
-    /// What `fail=` is followed by counts nothing.
+    /// The value of `fail=` is not a count.
     #[error("fail={text:?} names no allocation: write a whole number from 1 on")]
     BadNumber {
-        /// What follows the sign.
+        /// The text after the sign.
         text: String,
     },
     /// The same option twice.
@@ -250,7 +249,7 @@ impl Budget {
 
 // The figures every pool reports.
 
-/// What one pool holds at this moment.
+/// Current numbers of one pool.
 ///
 /// Identity: `reserved_bytes = live_bytes + cached_bytes + waste_bytes`. The four are counted apart
 /// (`reserved` where memory is taken from and given back to the system, `live` where objects are
@@ -258,10 +257,9 @@ impl Budget {
 /// lost or counted twice breaks it. [`PoolStats::identity_holds`] checks it; debug builds check it
 /// whenever figures are taken.
 ///
-/// Bytes are addresses reserved; a buffer pool counts only those that can have pages, since its
-/// region is addressed for ever. Pages never written to are not resident, so RSS may be lower. The
-/// pools' own tables that grow with use (entries of chunks, lists of ids) are waste; the few hundred
-/// bytes a pool is made of are not counted.
+/// Bytes are addresses reserved; a buffer pool counts only those that can have pages, since its region is addressed for
+/// ever. Pages never written to are not resident, so RSS may be lower. The pools' own tables that grow with use
+/// (entries of chunks, lists of ids) are waste; the few hundred bytes of the pool itself are not counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PoolStats {
     /// The name the pool was given.
@@ -274,11 +272,10 @@ pub struct PoolStats {
     pub live_objects: u64,
     /// Bytes the holders of those objects asked for.
     pub live_bytes: u64,
-    /// Bytes ready to be lent without asking anyone. 0 in [`PoolMode::Off`]; in
-    /// [`PoolMode::Checked`] with those of the quarantine.
+    /// Bytes ready to be lent without another allocation. 0 in [`PoolMode::Off`]; in [`PoolMode::Checked`] with those
+    /// of the quarantine.
     pub cached_bytes: u64,
-    /// Bytes that serve nobody: rounding up to a size class, headers, tails of chunks, tables,
-    /// canaries, guard pages.
+    /// Overhead bytes: rounding up to a size class, headers, tails of chunks, tables, canaries, guard pages.
     pub waste_bytes: u64,
     /// Bytes taken from the operating system or from malloc and not given back.
     pub reserved_bytes: u64,
@@ -289,7 +286,7 @@ pub struct PoolStats {
     pub hits: u64,
     /// Objects for which the pool asked the operating system or malloc.
     pub misses: u64,
-    /// Objects that were freed by a thread other than the owner and have come home.
+    /// Objects that were freed by a thread other than the owner and have been returned.
     pub remote_frees: u64,
 }
 
@@ -329,15 +326,15 @@ impl PoolStats {
 
 // Why a pool handed out no memory.
 
-/// Why a pool handed out no memory. A refusal leaves the pool as it was, so the caller may answer
-/// 503, wait, or ask for less; nothing needs to be undone.
+/// Why a pool handed out no memory. A refusal leaves the pool as it was, so the caller may respond with 503, wait, or
+/// request less; nothing needs to be undone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
     /// The operating system or malloc gave no memory.
     #[error("no memory for {requested_bytes} bytes: free some, or raise the memory limit")]
     OutOfMemory {
-        /// What was asked for.
+        /// The size requested.
         requested_bytes: usize,
     },
     /// The pool would hold more than its budget.
@@ -346,7 +343,7 @@ pub enum PoolError {
          until memory is freed, answer 503, or raise the budget"
     )]
     BudgetExhausted {
-        /// What the pool wanted to add: a chunk, or the block itself where it needs no chunk.
+        /// The bytes the pool needed to add: a chunk, or the block itself where it needs no chunk.
         requested_bytes: usize,
         /// The most the pool may hold.
         limit_bytes: usize,
@@ -360,7 +357,7 @@ pub enum PoolError {
     /// More than one block can hold.
     #[error("{requested_bytes} bytes do not fit in one block of {limit_bytes} bytes: split them")]
     TooLarge {
-        /// What was asked for.
+        /// The size requested.
         requested_bytes: usize,
         /// The largest block.
         limit_bytes: usize,

@@ -1,15 +1,14 @@
-//! How blocks come home from other threads, and how the last one frees a pool whose owner is gone.
+//! Returning blocks from other threads, and freeing a pool without owner with the last block.
 //!
 //! `outbox` pushes batches of blocks that were dropped away from home; the owner takes all of them
 //! once per tick. A block straight from malloc is freed where it is dropped, as malloc's own users
 //! do, and only its figures are left here.
 //!
-//! While the owner lives, `outstanding` is `OWNER_SHARE` minus what others note in it, so nobody
-//! can bring it to 0. `close` replaces the list by a mark that says so; from then on each batch
-//! takes its number of blocks from `outstanding`. `leave` replaces the share by the number of
-//! blocks still away, and the one that reaches 0, be it a batch or the owner, frees the pool. This
-//! is one counter for two lives, so that the owner's own frees never touch an atomic. The list is
-//! only pushed to, or taken whole.
+//! While the owner lives, `outstanding` is `OWNER_SHARE` minus the returns noted by others, so it cannot reach 0.
+//! `close` replaces the list by a mark; from then on each batch takes its number of blocks from `outstanding`. `leave`
+//! replaces the share by the number of blocks still lent, and the one that reaches 0, be it a batch or the owner, frees
+//! the pool. One counter serves both phases, so that the owner's own frees never touch an atomic. The list is only
+//! pushed to, or taken whole.
 #![allow(unsafe_code)]
 use crate::batch::{Batch, Container, ReturnedBlocks};
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +18,7 @@ use std::ptr::{self, NonNull};
 /// More than there can ever be blocks, far from wrapping around.
 const OWNER_SHARE: usize = 1 << (usize::BITS - 2);
 
-/// In place of the list's head: nobody will ever take the list again.
+/// Instead of the list's head: the list will not be taken again.
 const CLOSED: *mut Container = ptr::without_provenance_mut(1);
 
 /// The part of a pool that every thread may touch: the home of its blocks. On cache lines of its
@@ -34,9 +33,8 @@ pub(crate) struct RemoteFrees {
 }
 
 impl RemoteFrees {
-    /// `free_pool` frees the whole pool. It is called once, by the last thread that knows the pool, on that
-    /// thread, after all accesses of all others. Blocks sent with `long_tag` or a higher tag are
-    /// longer than a cache line.
+    /// `free_pool` frees the whole pool. It is called once, by the last thread that uses the pool, on that thread,
+    /// after all accesses of all others. Blocks sent with `long_tag` or a higher tag are longer than a cache line.
     pub(crate) fn new(free_pool: unsafe fn(NonNull<RemoteFrees>), long_tag: u16) -> Self {
         Self {
             newest: AtomicPtr::new(ptr::null_mut()),
@@ -51,9 +49,8 @@ impl RemoteFrees {
     /// only counted; their memory goes with the pool's.
     ///
     /// # Safety
-    /// `this` is the remote frees of the pool that lent the batch's blocks, and may be used for all
-    /// of that pool; nobody uses the blocks any more. The pool may be gone when this returns, which
-    /// is why `this` is no reference.
+    /// `this` is the remote frees of the pool that lent the batch's blocks, and may be used for all of that pool; the
+    /// blocks are not used any more. The pool may be gone when this returns, which is why `this` is no reference.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the sender has no batch any more"
@@ -118,7 +115,7 @@ impl RemoteFrees {
     }
 
     /// # Safety
-    /// Called once, by the last one to know the pool.
+    /// Called once, by the last user of the pool.
     #[cold]
     unsafe fn free_pool(this: NonNull<Self>) {
         // SAFETY: the pool lives until `free_pool` frees it, which its maker promised it does.
@@ -128,20 +125,19 @@ impl RemoteFrees {
         }
     }
 
-    /// Owner only: the blocks that came home since the last call. One load when there are none.
+    /// Owner only: the blocks returned since the last call. One load when there are none.
     #[inline]
     pub(crate) fn take(&self) -> ReturnedBlocks {
         if self.newest.load(Ordering::Relaxed).is_null() {
             return ReturnedBlocks::NONE;
         }
-        // SAFETY: whole batches are on the list, whose release stores this acquires; nobody else
-        // has it from now on.
+        // SAFETY: whole batches are on the list, whose release stores this acquires; it is exclusive from now on.
         unsafe { self.returned(ptr::null_mut()) }
     }
 
     /// # Safety
-    /// The list consists of whole batches, and what is left in its place says whether it is taken
-    /// again: the caller is the owner.
+    /// The list consists of whole batches, and the value that replaces it determines whether it is taken again: the
+    /// caller is the owner.
     unsafe fn returned(&self, in_place: *mut Container) -> ReturnedBlocks {
         let list = self.newest.swap(in_place, Ordering::Acquire);
         // SAFETY: the caller's promise; the swap acquires what the senders released.
@@ -161,7 +157,7 @@ impl RemoteFrees {
         (noted, self.direct_bytes.swap(0, Ordering::Relaxed) as usize)
     }
 
-    /// Owner only, once: nobody will take the list again; these are its last blocks.
+    /// Owner only, once: the list is not taken again; these are its last blocks.
     pub(crate) fn close(&self) -> ReturnedBlocks {
         // SAFETY: as in `take`.
         unsafe { self.returned(CLOSED) }

@@ -1,14 +1,13 @@
 //! Bytes asked for to size class, and back.
 //!
-//! `block_pool` and the malloc heap turn a request into a class, and `block_class` serves it. Steps
-//! of 16 bytes to 128, then eight classes per doubling to 32 KiB, and one more just above each
-//! power of two: 16, 32, ... 128, 144, 160, ... 256, 272, 288, ... 512, 528, 576, ... 30720, 32768.
-//! All are multiples of 16, malloc's alignment. The three below a cache line are there because real
-//! programs ask for little more than anything else; a pool that lends such blocks to several threads and
-//! minds sharing a line asks for the alignment. Eight steps instead of the usual four halve what
-//! rounding up wastes, for 32 more entries in a table. The class above a power of two is for a
-//! round size with a program's own header before it, which is what buffers and values mostly are:
-//! the next step would waste a tenth of each. Two blocks of a class must fit a chunk.
+//! `block_pool` and the malloc heap turn a request into a class, and `block_class` serves it. Steps of 16 bytes to 128,
+//! then eight classes per doubling to 32 KiB, and one more just above each power of two: 16, 32, ... 128, 144, 160, ...
+//! 256, 272, 288, ... 512, 528, 576, ... 30720, 32768. All are multiples of 16, malloc's alignment. The three below a
+//! cache line exist because small requests are the most frequent in real programs; a pool that lends such blocks to
+//! several threads and must not share a line requests the alignment. Eight steps instead of the usual four halve the
+//! waste of rounding up, for 32 more entries in a table. The class above a power of two is for a round size with a
+//! program's own header before it, the usual form of buffers and values: the next step would waste a tenth of each. Two
+//! blocks of a class must fit a chunk.
 
 use std::mem::MaybeUninit;
 
@@ -41,8 +40,8 @@ const TAIL_PERCENT_MAX: usize = 32;
 /// Every class's block size, smallest first.
 pub(crate) const BLOCK_BYTES: [u32; CLASS_COUNT] = block_bytes_table();
 
-/// The class for every size in steps of `BLOCK_ALIGN_BYTES`: 2 KiB, of which a program touches the
-/// lines of the sizes it asks for.
+/// The class for every size in steps of `BLOCK_ALIGN_BYTES`: 2 KiB, of which a program touches the lines of the sizes
+/// it requests.
 const CLASS_OF: [u8; POOLED_BYTES_MAX / BLOCK_ALIGN_BYTES + 1] = {
     let mut table = [0; POOLED_BYTES_MAX / BLOCK_ALIGN_BYTES + 1];
     let (mut step, mut index) = (0, 0);
@@ -87,7 +86,7 @@ impl SizeClass {
         class
     }
 
-    /// The class whose `index` this is.
+    /// The class with this `index`.
     #[inline(always)]
     pub(crate) const fn from_index(index: u8) -> Self {
         Self(index)
@@ -185,8 +184,8 @@ pub(crate) fn fill_beginning<E>(
 ) -> Result<usize, E> {
     let (room_start, room_bytes) = (room.as_ptr().addr(), room.len());
     let filled = fill(room)?;
-    // A slice of initialised bytes that begins where the room begins and ends inside it is the
-    // proof: nobody but `fill`, which had the room for itself, can have made it.
+    // A slice of initialised bytes that begins where the room begins and ends inside it is the proof: only `fill`,
+    // which had exclusive access to the room, can have made it.
     let is_beginning = filled.as_ptr().addr() == room_start && filled.len() <= room_bytes;
     assert!(
         filled.is_empty() || is_beginning,

@@ -1,4 +1,4 @@
-//! Objects of one type behind handles that know when they are stale.
+//! Objects of one type behind handles that detect when they are stale.
 //!
 //! `io` keeps its sockets here and `http` its connections; a late event for a closed connection
 //! carries the old handle and finds nothing. One owner, no atomics; and moving objects: one stays
@@ -18,8 +18,8 @@ use crate::heap::DirectMemory;
 use crate::slot_chunk::SlotTable;
 use crate::{PoolError, PoolMode, PoolStats};
 
-/// Names one object of a [`Slab<T>`]. 8 bytes, `Copy`; once the object is removed it finds nothing,
-/// for ever, even though the place is used again.
+/// Names one object of a [`Slab<T>`]. 8 bytes, `Copy`; once the object is removed it never finds anything again, even
+/// though the slot is reused.
 pub struct Handle<T> {
     index: u32,
     generation: u32,
@@ -143,8 +143,8 @@ impl<T> Slab<T> {
         Self::with_budget(name, mode, usize::MAX)
     }
 
-    /// An empty slab whose `reserved_bytes` never pass `limit_bytes`: whole chunks, the table of
-    /// chunks, and what is boxed.
+    /// An empty slab whose `reserved_bytes` never pass `limit_bytes`: whole chunks, the table of chunks, and boxed
+    /// objects.
     #[must_use]
     pub const fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         let objects = if mode.pools_blocks() && SlotTable::<T>::FITS {
@@ -226,8 +226,8 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Drops the object where it is, unless it was removed; whether it was there. As
-    /// [`remove`](Self::remove), but nothing is moved.
+    /// Drops the object where it is, unless it was removed; returns whether it was there. As [`remove`](Self::remove),
+    /// but nothing is moved.
     #[inline]
     pub fn discard(&mut self, handle: Handle<T>) -> bool {
         match &mut self.objects {
@@ -258,8 +258,8 @@ impl<T> Slab<T> {
 
     /// Every object with its handle, in the order of places. O(places of the chunks in use).
     pub fn iter(&self) -> impl Iterator<Item = (Handle<T>, &T)> {
-        // SAFETY: the objects live where they are found as long as the slab is borrowed, during
-        // which nobody writes to them.
+        // SAFETY: the objects live where they are found as long as the slab is borrowed, during which they are not
+        // written.
         self.places()
             .map(|(handle, object)| (handle, unsafe { &*object }))
     }
@@ -299,16 +299,14 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Gives back half (rounded up) of the chunks that no object needed since the last call, and
-    /// returns how many bytes that were. Call it about once a second: what is idle halves each
-    /// time, what is used stays. Handles stay as good, or as stale, as they were. O(chunks, and
-    /// places of those that leave).
+    /// Gives back half (rounded up) of the chunks that no object needed since the last call, and returns how many
+    /// bytes. Call it about once a second: idle memory halves each time, used memory stays. Handles stay valid or stale
+    /// as before. O(chunks, and places of those that leave).
     pub fn trim(&mut self) -> usize {
         self.direct.trim() + on_either!(&mut self.objects, table => table.trim())
     }
 
-    /// In [`PoolMode::Checked`] looks at all memory of the slab for what should not have been
-    /// written to. Nothing in other modes. O(objects).
+    /// In [`PoolMode::Checked`] checks all memory of the slab for invalid writes. Nothing in other modes. O(objects).
     ///
     /// # Panics
     /// When it finds such a place.
@@ -316,7 +314,7 @@ impl<T> Slab<T> {
         self.direct.verify();
     }
 
-    /// What the slab holds. O(1).
+    /// Current numbers of the slab. O(1).
     pub fn stats(&self) -> PoolStats {
         let object_bytes = size_of::<T>();
         let live_bytes = self.len() * object_bytes;
@@ -368,8 +366,8 @@ impl<T> Drop for Slab<T> {
             return;
         };
         for (_, _, place) in table.live() {
-            // SAFETY: a live slot holds a box of this table, made with this memory. It is read here
-            // once; the table, which is dropped next, drops no boxes, and nobody else is left.
+            // SAFETY: a live slot holds a box of this table, made with this memory. It is read here once; the table,
+            // which is dropped next, drops no boxes, and there are no other users.
             unsafe { place.read().discard(&self.direct) };
         }
     }
@@ -381,7 +379,7 @@ impl<T> fmt::Debug for Slab<T> {
     }
 }
 
-// Objects that never move behind handles that know when they are stale: futures, above all.
+// Objects that never move, behind handles that detect when they are stale: mainly for futures.
 
 /// A [`Slab`] whose objects are pinned from the moment they are in it.
 ///
@@ -430,7 +428,7 @@ impl<T> PinSlab<T> {
         unsafe { Pin::new_unchecked(place) }.as_pin_mut()
     }
 
-    /// Drops the object in its place; false when it was removed before.
+    /// Drops the object without moving it; false when it was removed before.
     pub fn remove(&mut self, handle: Handle<Option<T>>) -> bool {
         let Some(place) = self.slab.get_mut(handle) else {
             return false;
@@ -463,8 +461,8 @@ impl<T> PinSlab<T> {
 
 // One object in memory of its own, where a slab does not keep it in a slot.
 
-/// Owns an object and its memory, until one of its methods ends both.
-/// Invariant: the object is initialised and nobody else's.
+/// Owns an object and its memory, until one of its methods ends both. Invariant: the object is initialised and
+/// exclusive.
 #[repr(transparent)]
 pub(crate) struct ObjectBox<T>(NonNull<T>);
 

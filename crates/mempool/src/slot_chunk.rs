@@ -1,7 +1,7 @@
 //! One run of chunks cut into slots, and what stays of it when its memory has left.
 //!
-//! [`SlotTable`], below, keeps these by number and finds slots in them. The table knows, from the type of
-//! its values; a chunk is told the type with each call.
+//! [`SlotTable`], below, keeps these by number and finds slots in them. The table has the type of its values; a chunk
+//! gets the type with each call.
 
 #![allow(unsafe_code)]
 
@@ -57,7 +57,7 @@ impl SlotChunk {
     /// The slot, where it is cut.
     #[inline]
     pub(crate) fn slot<V>(&self, place: u32) -> Option<*mut Slot<V>> {
-        // SAFETY: below `cut_count`, hence below SLOTS_PER_RUN of a chunk with memory.
+        // SAFETY: below `cut_count`, so below SLOTS_PER_RUN of a chunk with memory.
         (place < self.cut_count).then(|| unsafe { self.slot_start::<V>(place) })
     }
 
@@ -115,8 +115,8 @@ pub(crate) const fn is_live(generation: u32) -> bool {
 //   with_room -------+----------|-----------|--------+   lowest first after a sweep
 //                               floor       the chunk to insert into
 // ```
-// Absent on purpose: one free list over all chunks, from which a chunk could not leave without
-// walking it; and giving the entries back (40 bytes a chunk), since handles live for ever.
+// There is no single free list over all chunks, because a chunk could not leave it without a walk; and entries (40
+// bytes a chunk) are not given back, since handles are valid for ever.
 
 /// Indices have 31 bits, which makes finding the chunk one multiplication: see `chunk_of`.
 const INDEX_BITS: u32 = 31;
@@ -152,7 +152,7 @@ pub(crate) struct Room<'a, V> {
 impl<V> SlotTable<V> {
     /// Bytes of one slot.
     pub(crate) const SLOT_BYTES: usize = size_of::<Slot<V>>();
-    /// Whether slots of this type can be in chunks at all; nothing else may be asked when not.
+    /// Whether slots of this type fit chunks at all; if not, no other function may be called.
     pub(crate) const FITS: bool =
         Self::SLOT_BYTES <= RUN_CHUNKS_MAX * CHUNK_BYTES && align_of::<Slot<V>>() <= CHUNK_BYTES;
     const RUN_BYTES: usize = run_chunks(Self::SLOT_BYTES) * CHUNK_BYTES;
@@ -189,7 +189,7 @@ impl<V> SlotTable<V> {
         })
     }
 
-    /// Makes `current` a chunk with a free slot. Whether that took no new chunk.
+    /// Makes `current` a chunk with a free slot. Returns whether no new chunk was needed.
     #[cold]
     fn make_room(&mut self) -> Result<bool, PoolError> {
         let uncut =
@@ -285,8 +285,8 @@ impl<V> SlotTable<V> {
     pub(crate) fn get(&self, index: u32, generation: u32) -> Option<&V> {
         let (number, place) = Self::chunk_of(index);
         let slot = self.chunks.get(number)?.slot::<V>(place)?;
-        // SAFETY: a cut slot is initialised, and writing to it needs `&mut self`; an odd
-        // generation says that it holds a value.
+        // SAFETY: a cut slot is initialised, and writing to it needs `&mut self`; an odd generation means that it holds
+        // a value.
         unsafe {
             let is_it = is_live(generation) && (*slot).generation == generation;
             is_it.then(|| (*slot).value.assume_init_ref())
@@ -398,16 +398,16 @@ impl<V> SlotTable<V> {
         }
     }
 
-    /// Index, generation and place of every value, in the order of indices. O(slots of the chunks
-    /// that hold any). The pointers are good for reading while the table is borrowed, and for
-    /// writing, each once at a time, while it is borrowed mutably.
+    /// Index, generation and place of every value, in the order of indices. O(slots of the chunks that hold any). The
+    /// pointers are valid for reading while the table is borrowed, and for writing, each once at a time, while it is
+    /// borrowed mutably.
     pub(crate) fn live(&self) -> impl Iterator<Item = (u32, u32, *mut V)> {
         let has_any = |(_, chunk): &(u32, &SlotChunk)| chunk.live_count > 0;
         let chunks = (0..).zip(&self.chunks).filter(has_any);
         chunks.flat_map(|(number, chunk)| {
             let slots = (0..chunk.cut_count).filter_map(move |place| {
                 let slot = chunk.slot::<V>(place)?;
-                // SAFETY: a cut slot is initialised, and nobody writes to it during the borrow.
+                // SAFETY: a cut slot is initialised, and it is not written during the borrow.
                 let (generation, value) = unsafe { ((*slot).generation, &raw mut (*slot).value) };
                 let index = number * Self::SLOTS_PER_RUN + place;
                 is_live(generation).then_some((index, generation, value.cast::<V>()))
@@ -441,7 +441,7 @@ impl<V> SlotTable<V> {
             + self.retired_count as usize * Self::SLOT_BYTES
     }
 
-    /// What the table has taken, and others that share its budget.
+    /// Memory taken by the table and by others that share its budget.
     pub(crate) const fn budget(&mut self) -> &mut Budget {
         &mut self.budget
     }
@@ -469,7 +469,7 @@ impl<V> SlotTable<V> {
 }
 
 impl<V> Room<'_, V> {
-    /// Whether it took no new chunk.
+    /// Whether no new chunk was needed.
     #[inline]
     pub(crate) fn is_hit(&self) -> bool {
         self.is_hit
@@ -511,8 +511,8 @@ impl<V> Drop for SlotTable<V> {
         for chunk in &mut self.chunks {
             for place in 0..chunk.cut_count {
                 let slot = chunk.slot::<V>(place).expect("the slot is cut");
-                // SAFETY: a cut slot is initialised; an odd generation says that it holds a value,
-                // the even one set before it is dropped, that it does so no more.
+                // SAFETY: a cut slot is initialised; an odd generation means that it holds a value; the even one set
+                // before the drop means that it does not any more.
                 unsafe {
                     if is_live((*slot).generation) {
                         (*slot).generation += 1;

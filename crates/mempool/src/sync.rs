@@ -1,8 +1,7 @@
 //! The atomics of what threads share: the standard ones, or loom's in the models.
 //!
-//! `remote_free` and `outbox`, whose every interleaving `cargo xtask loom` tries, in
-//! the very code that runs otherwise. Threads only draw numbers from it, and which one gets which
-//! does not matter.
+//! `remote_free` and `outbox`, whose interleavings `cargo xtask loom` tests exhaustively, in the same code that runs in
+//! production. Threads only take numbers from it, in any order.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::{
@@ -15,7 +14,7 @@ pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-/// loom's, which does not know the word `const` of the standard one.
+/// loom's, which has no `const` form like the standard one.
 #[cfg(all(loom, test))]
 macro_rules! thread_local_in_models {
     (static $name:ident: $type:ty = const $start:block) => {

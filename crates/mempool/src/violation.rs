@@ -1,8 +1,7 @@
-//! What a checked pool caught, in one sentence that needs no memory to be written.
+//! A violation caught by a checked pool, as one sentence that is written without allocating.
 //!
-//! `checked_memory` finds it; a pool panics with it, and where the pools are malloc, and a panic
-//! would allocate, it goes to the standard error and the process aborts. Memory that broke its
-//! rules once says nothing true any more.
+//! `checked_memory` finds it; a pool panics with it, and where the pools are malloc, and a panic would allocate, it
+//! goes to the standard error and the process aborts. After one violation the memory's content cannot be trusted.
 use std::{fmt, io};
 
 /// A rule of memory that the program broke, with the block it broke it on.
@@ -43,7 +42,7 @@ pub enum Violation {
         pool: &'static str,
         /// The address.
         address: usize,
-        /// What is known of it.
+        /// Knowledge about it.
         origin: Origin,
     },
     /// Bytes beside a block were overwritten.
@@ -75,11 +74,11 @@ pub enum Violation {
     },
 }
 
-/// What is known of an address that is not the first byte of a lent block.
+/// Knowledge about an address that is not the first byte of a lent block.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// No checked pool knows it.
+    /// No checked pool has it.
     Unknown,
     /// It is memory of the pool, but of no block: freed so long ago that it left the quarantine,
     /// or never lent.
@@ -199,7 +198,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What to call damage beside a block, how far away it is, counted from 1, and on which side.
+/// The name of damage beside a block, its distance, counted from 1, and its side.
 fn beside(offset_bytes: isize, size_bytes: usize) -> (&'static str, usize, &'static str) {
     match usize::try_from(offset_bytes) {
         Ok(offset_bytes) => (
@@ -211,9 +210,9 @@ fn beside(offset_bytes: isize, size_bytes: usize) -> (&'static str, usize, &'sta
     }
 }
 
-/// What pools do with a violation.
+/// How pools handle a violation.
 ///
-/// Where the thread is panicking already a second panic would say nothing, so it aborts.
+/// Where the thread is panicking already a second panic would show no message, so it aborts.
 pub(crate) fn panic_with(violation: &Violation) -> ! {
     if std::thread::panicking() {
         abort_with(violation);
@@ -221,10 +220,10 @@ pub(crate) fn panic_with(violation: &Violation) -> ! {
     panic!("{violation}");
 }
 
-/// What malloc does with one: a line on the standard error, without allocating, and the end.
+/// How malloc handles one: a line on the standard error, without allocating, then abort.
 pub(crate) fn abort_with(violation: &Violation) -> ! {
     let mut line = Line::new();
-    // A sentence too long for the line is cut; there is nobody to report that to.
+    // A sentence too long for the line is cut; the cut cannot be reported.
     let _ = fmt::Write::write_fmt(&mut line, format_args!("millpond: {violation}\n"));
     let mut rest = line.bytes();
     while let Ok(count @ 1..) = rustix::io::write(io::stderr(), rest) {

@@ -1,4 +1,4 @@
-//! What an arena promises: decay, alignment, types, budget; and a model of it.
+//! Properties of an arena: decay, alignment, types, budget; and a model of it.
 #![allow(
     clippy::unwrap_used,
     reason = "the helpers of these tests are tests too"
@@ -102,7 +102,7 @@ fn values_lie_where_their_type_demands() {
     }
 }
 
-/// Goal: an alignment that is none is a mistake of the program, and told as one.
+/// Goal: an invalid alignment is an error of the program, and reported as one.
 #[test]
 #[should_panic(expected = "an alignment is a power of two")]
 fn alignments_are_powers_of_two() {

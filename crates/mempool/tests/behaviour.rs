@@ -1,4 +1,4 @@
-//! What callers may rely on, one promise a test, each in every mode.
+//! Guarantees to callers, one per test, each in every mode.
 #![allow(
     clippy::unwrap_used,
     reason = "the helpers of these tests are tests too"
@@ -20,7 +20,7 @@ fn address(block: &mut Block) -> usize {
     block.as_uninit_mut().as_ptr().addr()
 }
 
-/// Goal: what may cross threads can, and handles stay as small as io and http count on.
+/// Goal: types that may cross threads are `Send`, and handles stay as small as io and http rely on.
 #[test]
 fn sizes_and_thread_bounds() {
     fn is_send_and_sync<T: Send + Sync>() {}
@@ -96,8 +96,8 @@ fn newest_block_is_reused_first() {
     assert_eq!(leases.lease().unwrap().id(), first_id);
 }
 
-/// Goal: a budget is never passed; the refusal says what and how much, harms nothing, and ends
-/// when memory is freed, on whatever thread, and in whatever class it was.
+/// Goal: a budget is never passed; the refusal has the kind and the bytes, changes nothing, and ends when memory is
+/// freed, on whatever thread, and in whatever class it was.
 #[test]
 fn budget_refuses_harmlessly() {
     const LIMIT_BYTES: usize = 4 * CHUNK_BYTES as usize;
@@ -163,7 +163,7 @@ fn impossible_sizes_are_errors() {
     }
 }
 
-/// Goal: the errors a user meets say what to do.
+/// Goal: the errors a user gets have a remedy.
 #[test]
 fn errors_are_sentences_with_advice() {
     let pool = BlockPool::with_budget("budget", PoolMode::On, 1000);
@@ -227,8 +227,8 @@ fn unused_memory_is_released_at_once() {
     assert_eq!(pool.stats().live_objects, 16 + 64);
 }
 
-/// Goal: a trim in parts gives back in the end what a whole one does, never much at a time, and tells the
-/// next one what came after its first part; a pool that has nothing to give is done at once.
+/// Goal: a trim in parts gives back as much in the end as a whole one, never much at a time, and bytes after its first
+/// part are returned by the next call; a pool without idle memory is done at once.
 #[test]
 fn a_trim_in_parts_is_the_same_trim() {
     const PART_BYTES_MAX: u64 = 4 * CHUNK_BYTES;
@@ -295,8 +295,7 @@ fn class_figures_add_up() {
     assert_eq!(off.class_stats().count(), 0);
 }
 
-/// Goal: a stale handle finds nothing for ever, a forged one nothing or a live object, and the
-/// place is used again.
+/// Goal: a stale handle never finds anything, a forged one nothing or a live object, and the slot is reused.
 #[test]
 fn stale_handles_find_nothing() {
     for mode in MODES {
@@ -345,7 +344,7 @@ fn slab_respects_alignment_and_size_zero() {
     }
 }
 
-/// Goal: what is left in a slab is dropped with it, once; what was removed is not.
+/// Goal: objects left in a slab are dropped with it, once; removed ones are not.
 #[test]
 fn slab_drops_its_objects_once() {
     struct Counted(Rc<Cell<u32>>);
@@ -444,7 +443,7 @@ fn fill_cannot_lie_about_the_place() {
     let _ = buffer.fill_from(|room| Ok::<_, Infallible>(room[1..3].write_filled_with(1)));
 }
 
-/// Goal: consumed room is used again, and a sliding window never grows for ever.
+/// Goal: consumed room is used again, and a sliding window stays bounded.
 #[test]
 fn buffer_slides_without_growing() {
     for mode in MODES {

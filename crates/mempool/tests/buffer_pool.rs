@@ -1,4 +1,4 @@
-//! What a buffer pool promises: pages that come and go, budget, tables; and a model of it.
+//! Properties of a buffer pool: pages that come and go, budget, tables; and a model of it.
 #![allow(
     clippy::unwrap_used,
     reason = "the helpers of these tests are tests too"
@@ -53,8 +53,8 @@ fn resident_bytes(range: std::ops::Range<usize>) -> usize {
     resident_bytes
 }
 
-/// Goal: only buffers that were needed count as reserved; a sweep gives back half of those that
-/// nobody needed since the last one, rounded up; what is lent stays, content and all.
+/// Goal: only buffers that were needed count as reserved; a sweep gives back half of those unused since the last one,
+/// rounded up; lent ones stay, with their content.
 #[test]
 fn idle_pages_decay_by_the_low_water_mark() {
     let pool = BufferPool::new("decay", PoolMode::On, BUFFER_BYTES, 64);
@@ -87,7 +87,7 @@ fn idle_pages_decay_by_the_low_water_mark() {
     assert_eq!([again[0].id(), again[1].id()], [0, 1]);
 }
 
-/// Goal: the kernel agrees: what was given back has no pages, and it has no other ones.
+/// Goal: the kernel agrees: buffers given back have no pages, and all others keep theirs.
 #[test]
 #[cfg_attr(miri, ignore = "asks the kernel")]
 fn figures_are_the_kernels() {

@@ -23,7 +23,7 @@ use std::thread;
 /// Of a class, the largest class, and straight from malloc in other modes.
 const SIZES: [usize; 5] = [16, 100, 4096, 32 * 1024, 100_000];
 
-/// What the pool said when `fault` was done.
+/// The report of the pool when `fault` was done.
 fn caught<T>(fault: impl FnOnce() -> T) -> String {
     let ended = catch_unwind(AssertUnwindSafe(fault));
     let panic = ended.err().expect("the fault goes unseen");
@@ -36,8 +36,8 @@ fn assert_says(sentence: &str, parts: &[&str]) {
     }
 }
 
-/// The pointer for planting a fault by. Miri takes a pointer that was a reference for the fault, and
-/// says so before the pool can: there it gets the rights of the kernel.
+/// The pointer for injecting a fault. Miri treats writing through a pointer from a reference as the fault, and reports
+/// it before the pool can: there it gets the rights of the kernel.
 fn planting(pointer: *mut u8) -> *mut u8 {
     #[cfg(miri)]
     let pointer = millpond_mempool::with_rights_of_its_mapping(pointer);
@@ -139,8 +139,8 @@ fn assert_empty_is_not(pool: &BlockPool, parts: &[&str]) {
     assert_says(&caught(|| pool.verify()), parts);
 }
 
-/// Goal: what is freed by hand, through the allocator's door, is checked: twice, with another
-/// size, inside a block, of another pool, of no pool.
+/// Goal: a free by hand, through the allocator interface, is checked: twice, with another size, inside a block, of
+/// another pool, of no pool.
 #[test]
 fn frees_by_hand_are_checked() {
     for mode in [CHECKED, GUARDED] {
@@ -250,8 +250,8 @@ fn objects_are_watched_too() {
     );
 }
 
-/// Goal: objects of a slab are watched: what is written beside one, to one that was removed, and
-/// what a stale handle finds, which is still nothing.
+/// Goal: objects of a slab are checked: writes beside one, writes to a removed one, and a stale handle, which still
+/// finds nothing.
 #[test]
 fn slabs_are_watched_too() {
     let mut slab = Slab::new("connections", CHECKED);
@@ -287,8 +287,8 @@ fn slabs_are_watched_too() {
     );
 }
 
-/// Goal: slices of an arena are apart: what is written beside one is seen at the reset, and what is
-/// written after the reset by the next sweep; each once.
+/// Goal: slices of an arena are apart: a write beside one is seen at the reset, and a write after the reset by the next
+/// sweep; each once.
 #[test]
 fn arenas_are_watched_too() {
     for size_bytes in [5, 100, 1024, 3000] {
@@ -322,7 +322,7 @@ fn arenas_are_watched_too() {
         arena.alloc_slice_aligned(50, 256).unwrap();
         assert!(arena.stats().identity_holds());
         arena.verify();
-        // What is left is looked at when the arena ends.
+        // The rest is checked when the arena ends.
         let last = planting(arena.alloc_slice(10).unwrap().as_mut_ptr());
         // SAFETY: the fault to be found.
         unsafe { last.add(10).write(1) };
@@ -364,8 +364,8 @@ fn buffers_are_watched_too() {
     assert!(pool.stats().identity_holds());
 }
 
-/// Goal: the n-th allocation of a slab, an arena or a buffer pool is refused, for each n; what was
-/// lent stays good, and the next allocation is served.
+/// Goal: the n-th allocation of a slab, an arena or a buffer pool is refused, for each n; lent memory stays valid, and
+/// the next allocation is served.
 #[test]
 fn every_pool_survives_each_failure() {
     const COUNT: u64 = 6;
@@ -434,7 +434,7 @@ fn collections_on_checked_pools_are_silent() {
     }
 }
 
-/// What one request would do with its pools, giving up at the first refusal.
+/// The pool operations of one request, which stops at the first refusal.
 fn serve(pool: &BlockPool, objects: &Pool<Buffer>) -> Result<usize, PoolError> {
     let mut head = Buffer::with_capacity(pool, 300)?;
     head.extend_from_slice(pool, &[b'h'; 250])?;

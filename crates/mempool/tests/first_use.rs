@@ -1,8 +1,8 @@
 //! The first use of malloc by many threads at once: a program of its own, since a process has one
 //! first moment only.
 //!
-//! Found by Miri in the second order of threads it tried: while one thread made the key that tells of
-//! threads' ends, another went on without it, and its heap was lost to the process when it ended.
+//! Found by Miri in the second order of threads it tried: while one thread made the key for threads' ends, another went
+//! on without it, and its heap was lost to the process when it ended.
 #![allow(unsafe_code)]
 
 use millpond_mempool::malloc;
@@ -21,7 +21,7 @@ fn no_heap_is_lost_when_all_threads_begin_at_once() {
         assert!(!block.is_null(), "the system has memory");
         // SAFETY: lent, and given up here.
         unsafe { malloc::free(block) };
-        // Nobody ends before all have begun, so nobody takes over another's heap.
+        // No thread ends before all have begun, so none takes over another's heap.
         barrier.wait();
     };
     let threads: Vec<_> = thread::scope(|scope| {

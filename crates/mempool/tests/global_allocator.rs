@@ -105,11 +105,11 @@ fn heaps_are_adopted() {
 /// A block that another thread may free.
 struct Sent(*mut u8, usize);
 
-// SAFETY: whoever has it is alone with the block.
+// SAFETY: the holder has exclusive access to the block.
 unsafe impl Send for Sent {}
 
-/// Goal: blocks that one thread lends and another frees stay whole on the way, and come home also
-/// when the lender is gone.
+/// Goal: blocks that one thread lends and another frees stay whole on the way, and are returned also when the lender is
+/// gone.
 #[test]
 fn blocks_are_freed_elsewhere() {
     let count = if cfg!(miri) { 200 } else { 20_000 };

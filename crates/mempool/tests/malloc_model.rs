@@ -1,5 +1,5 @@
-//! malloc against a model: any sequence of calls gives blocks that are aligned, apart from each other,
-//! as long as they say, and whose bytes stay what their holder wrote.
+//! malloc against a model: any sequence of calls gives blocks that are aligned, apart from each other, as long as
+//! reported, and whose bytes stay as written.
 #![allow(unsafe_code)]
 
 use millpond_mempool::malloc;
@@ -88,7 +88,7 @@ impl Model {
         self.blocks.insert(start, (block, usable, self.marks));
     }
 
-    /// Takes a block out after a look at every 16th of its bytes, and the last.
+    /// Takes a block out after a check of every 16th of its bytes, and the last.
     fn take(&mut self, which: usize) -> Option<(*mut u8, usize, u8)> {
         let index = which.checked_rem(self.blocks.len())?;
         let start = *self.blocks.keys().nth(index)?;
@@ -129,7 +129,7 @@ impl Model {
                 let Some((block, usable, mark)) = self.take(which) else {
                     return;
                 };
-                // SAFETY: the block is lent, and only the answer is used from here.
+                // SAFETY: the block is lent, and only the result is used from here.
                 let resized = unsafe { malloc::reallocate(block, size) };
                 check(resized, size.min(usable), mark);
                 self.add(resized, size);

@@ -50,7 +50,7 @@ fn block_operation() -> impl Strategy<Value = BlockOperation> {
     ]
 }
 
-/// A block filled to the brim, and what the model knows of it.
+/// A full block, and the model's record of it.
 struct Lent {
     buffer: Buffer,
     asked_bytes: u64,
@@ -134,7 +134,7 @@ proptest! {
         drop(lent);
         pool.drain_remote();
         prop_assert_eq!((pool.stats().live_objects, pool.stats().live_bytes), (0, 0));
-        // What was in use until now has to be idle for the time between two sweeps.
+        // Memory used until now has to be idle for the time between two sweeps.
         pool.trim();
         while !is_checked(mode) && pool.stats().reserved_bytes > 0 {
             let before = pool.stats().reserved_bytes;

@@ -1,4 +1,4 @@
-//! Objects in a `Pool`, and collections in a `BlockPool`: what boxes and the global allocator do.
+//! Objects in a `Pool`, and collections in a `BlockPool`, instead of boxes and the global allocator.
 #![allow(
     unsafe_code,
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ fn bounds_and_size() {
     assert_eq!(size_of::<Option<Pooled<String>>>(), 16);
 }
 
-/// Goal: every object is dropped once, whoever drops it, and on whatever thread.
+/// Goal: every object is dropped once, by any holder, and on any thread.
 #[test]
 fn objects_are_dropped_once() {
     const HALF: usize = if cfg!(miri) { 40 } else { 500 };
@@ -202,8 +202,8 @@ fn objects_can_own_objects_of_their_pool() {
     assert_eq!(pool.stats().live_objects, 0);
 }
 
-/// Goal: a hash map and a vector that live in a block pool keep what they are told, show up in its
-/// figures, and give all of it back.
+/// Goal: a hash map and a vector that live in a block pool keep their contents, show up in its figures, and give all of
+/// it back.
 #[test]
 fn collections_run_on_a_block_pool() {
     const COUNT: u64 = if cfg!(miri) { 300 } else { 20_000 };
@@ -230,7 +230,7 @@ fn collections_run_on_a_block_pool() {
     }
 }
 
-/// Goal: a collection that the budget refuses is told so, and is as it was.
+/// Goal: a collection that the budget refuses gets an error, and is unchanged.
 #[test]
 fn collections_meet_the_budget_as_an_error() {
     let pool = BlockPool::with_budget("small", PoolMode::On, 64 * 1024);

@@ -37,8 +37,7 @@ fn seeded_sequences() {
     for seed in seeds {
         let mut noise = Noise(seed);
         for subject in 0..7 {
-            // malloc has no modes; the checked one looks at every byte, which Miri would take minutes
-            // for.
+            // malloc has no modes; the checked one checks every byte, which takes minutes under Miri.
             let modes = match subject {
                 6 => 0..1,
                 _ if cfg!(miri) => 3..6,
@@ -55,7 +54,7 @@ fn seeded_sequences() {
     }
 }
 
-/// Goal: what was found once stays found out: the kept inputs pass.
+/// Goal: faults found once stay fixed: the kept inputs pass.
 #[test]
 fn kept_sequences() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sequences");

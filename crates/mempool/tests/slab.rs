@@ -1,4 +1,4 @@
-//! What a slab promises: handles, places, sizes and alignments, decay, budget; and a model of it.
+//! Properties of a slab: handles, places, sizes and alignments, decay, budget; and a model of it.
 #![allow(
     clippy::unwrap_used,
     reason = "the helpers of these tests are tests too"
@@ -32,8 +32,8 @@ fn chunk_count<T>(slab: &Slab<T>) -> u64 {
     slab.stats().reserved_bytes / CHUNK_BYTES
 }
 
-/// Goal: what was needed since the last sweep stays; of the rest half leaves, rounded up, until
-/// nothing is left; and the slab works on.
+/// Goal: chunks used since the last sweep stay; of the rest half leaves, rounded up, until nothing is left; and the
+/// slab works on.
 #[test]
 fn idle_chunks_decay_by_the_low_water_mark() {
     let mut slab = Slab::new("decay", PoolMode::On);
@@ -187,9 +187,9 @@ fn budget_refuses_harmlessly() {
 
 /// Goal: objects of any size and alignment lie as their type demands, over chunks that come and go.
 ///
-/// The thread is one with a large stack. When each had a test's usual one, the frame for 128 KiB at
-/// a multiple of 128 KiB went over its end under AddressSanitizer, which compiles no probes that
-/// would have stopped it there: what it marked lay in the stack of another test, which was blamed.
+/// The thread is one with a large stack. When each had a test's usual one, the frame for 128 KiB at a multiple of 128
+/// KiB went over its end under AddressSanitizer, which compiles no probes that would have stopped it there: its marks
+/// were in the stack of another test, which was reported.
 #[test]
 fn any_size_and_alignment() {
     let large = std::thread::Builder::new().stack_size(64 << 20);
@@ -325,8 +325,7 @@ struct Object {
     _room: [u8; 1500],
 }
 
-/// A slab and what it must hold.
-/// Goal: what is discarded is dropped, once, and its place is used again.
+/// A slab and its expected content. Goal: a discarded object is dropped, once, and its place is reused.
 #[test]
 fn discarded_objects_are_dropped_once() {
     for mode in MODES {

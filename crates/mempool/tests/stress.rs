@@ -1,10 +1,9 @@
 //! Memory that changes hands while threads come and go.
 //!
-//! Each thread lends from pools of its own and from malloc, leaves some of it in bins that all
-//! threads share, takes out what others left, looks at it, and frees it or passes it on. Threads
-//! end at any point of this, their pools with them, and new ones take their places. Allocator bugs
-//! hide in such patterns more than in any one call. Not a benchmark, and no order of events is
-//! expected.
+//! Each thread lends from pools of its own and from malloc, leaves some of it in bins that all threads share, takes
+//! blocks of others out, checks them, and frees them or passes them on. Threads end at any point of this, their pools
+//! with them, and new ones take their places. Allocator bugs hide in such patterns more than in any one call. Not a
+//! benchmark, and no order of events is expected.
 #![allow(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
@@ -72,7 +71,7 @@ impl Drop for Counted {
     }
 }
 
-/// Which bytes of that many are looked at: all of a few, a sample of many that has both ends.
+/// Which bytes of that many are checked: all of a few, a sample of many that has both ends.
 fn looked_at(len: usize) -> impl Iterator<Item = usize> {
     let step = match len {
         _ if cfg!(miri) => len / 8 + 1,
@@ -82,7 +81,7 @@ fn looked_at(len: usize) -> impl Iterator<Item = usize> {
     (0..len).step_by(step).chain(len.checked_sub(1))
 }
 
-/// A block of malloc's. Its length's low byte is in each byte that is looked at.
+/// A block of malloc's. Its length's low byte is in each byte that is checked.
 struct Raw {
     start: *mut u8,
     len: usize,
@@ -116,10 +115,10 @@ impl Raw {
         }
     }
 
-    /// Another size: what both have stays.
+    /// Another size: bytes within both stay.
     fn resize(&mut self, len: usize) {
         let kept_len = self.len.min(len);
-        // SAFETY: only the answer is used from here on.
+        // SAFETY: only the result is used from here on.
         self.start = unsafe { malloc::reallocate(self.start, len) };
         assert!(!self.start.is_null(), "the system has memory");
         self.check(kept_len);
@@ -144,7 +143,7 @@ impl Drop for Raw {
     }
 }
 
-/// What changes hands.
+/// Objects that change owners.
 enum Load {
     Bytes(Buffer),
     Object(Pooled<Counted>),
@@ -179,7 +178,7 @@ impl<'a> Worker<'a> {
     fn new(seed: u64, bins: &'a Bins) -> Self {
         let mode = match seed % 8 {
             6 => PoolMode::Off,
-            // It looks at every byte of a slot, which Miri would take minutes for.
+            // It checks every byte of a slot, which takes minutes under Miri.
             7 if !cfg!(miri) => PoolMode::Checked(Checks::default()),
             _ => PoolMode::On,
         };
@@ -287,8 +286,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Goal: nothing is written by two holders, lost or freed twice; and when all is over, not one chunk
-/// of the process is lent to anyone.
+/// Goal: no block is written by two holders, lost or freed twice; and when all is over, not one chunk of the process is
+/// lent.
 #[test]
 fn memory_changes_hands_while_threads_die() {
     for seed in 1..=if cfg!(miri) { 1 } else { 2 } {

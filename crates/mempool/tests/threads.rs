@@ -30,8 +30,8 @@ fn filled(pool: &BlockPool, size_bytes: usize, byte: u8) -> Buffer {
     buffer
 }
 
-/// Goal: blocks freed elsewhere are counted as free by whoever asks, drained or not, then serve again
-/// without new memory.
+/// Goal: blocks freed elsewhere are counted as free by every report, drained or not, then serve again without new
+/// memory.
 #[test]
 fn remote_frees_come_home() {
     for mode in MODES {
@@ -65,7 +65,7 @@ fn allocate_drains_before_it_grows() {
     assert_eq!((pool.stats().misses, pool.stats().live_objects), (1, 1));
 }
 
-/// Goal: a dead pool's blocks stay usable, wherever they are dropped, in whatever order.
+/// Goal: blocks of an ended pool stay usable, wherever they are dropped, in whatever order.
 #[test]
 fn blocks_outlive_their_pool() {
     for mode in MODES {
@@ -100,7 +100,7 @@ fn blocks_outlive_their_owners_thread() {
             assert_eq!(buffer.len(), size_bytes);
             assert!(is_filled(buffer, 9));
         }
-        // A new thread must not be taken for the owner, whose place in memory it may have.
+        // A new thread must not be taken for the owner, whose address in memory it may have.
         thread::spawn(move || drop(left)).join().unwrap();
     }
 }
@@ -165,7 +165,7 @@ fn ring_worker(
     for round in 0..round_count {
         let size_bytes = 1 + round * 37 % 5000 + if round % 64 == 0 { 40_000 } else { 0 };
         let buffer = filled(&pool, size_bytes, size_bytes as u8);
-        // An ended neighbour drops its receiver; what was sent to it is dropped there or here.
+        // An ended neighbour drops its receiver; blocks sent to it are dropped there or here.
         match round % 3 {
             0 => held.push(buffer),
             _ => drop(next.send(buffer)),

@@ -1,8 +1,7 @@
-//! Which records of all partitions come next, when every partition has said what comes next in it.
+//! Which records of all partitions come next, given the next ids of every partition.
 //!
-//! `scan` lists the first ids of each partition, with sizes, and asks here which of them to read. A
-//! partition that had more to list says nothing about what is behind its last id; so what is behind
-//! the least of such last ids has to wait.
+//! `scan` lists the first ids of each partition, with sizes, and this module chooses those to read. Of a partition with
+//! more to list, nothing is known after its last id; so ids after the smallest of such last ids have to wait.
 
 use millpond_mempool::Buffer;
 use scylla::statement::Consistency;
@@ -30,7 +29,7 @@ pub(super) struct Slice {
     pub(super) last: Vec<u8>,
 }
 
-/// What to read now, and where to go on.
+/// The records to read now, and where to go on.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Plan {
     pub(super) slices: Vec<Slice>,
@@ -128,9 +127,9 @@ fn copy(cluster: &Cluster, record: &[u8]) -> Option<Buffer> {
     Some(value)
 }
 
-// How many acknowledgements there are words for.
+// Number of acknowledgement counts that have a consistency level.
 
-/// A word of CQL for it.
+/// Its CQL consistency level.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Level {
     One,
@@ -144,7 +143,7 @@ impl Level {
     /// In the order of their numbers.
     pub(super) const ALL: [Self; 5] = [Self::One, Self::Two, Self::Three, Self::Quorum, Self::All];
 
-    /// At which `acks` of `kept` copies have answered.
+    /// Waits for `acks` of `kept` copies.
     pub(super) fn of(acks: u16, kept: u16) -> Self {
         match acks {
             // First, so that it stays right where the keyspace gets more copies meanwhile.

@@ -1,10 +1,9 @@
 //! A range over all partitions, in the order of ids.
 //!
-//! `worker` runs a turn for each that a shard asks for. When a scan has no records left it lists
-//! the next ids of every partition, with sizes, and reads those that come first (`plan`), so much
-//! that memory stays bounded whatever is in the range. So a turn is a question to each partition
-//! and another one to most, and what is written meanwhile may show or not. Every record is shown as
-//! it was at some moment while the range was read, and none twice.
+//! `worker` runs a turn for each request of a shard. When a scan has no records left it lists the next ids of every
+//! partition, with sizes, and reads those that come first (`plan`), in amounts that keep memory bounded whatever the
+//! range holds. So a turn is a query to each partition and another one to most, and concurrent writes may be seen or
+//! not. Every record is shown as it was at some moment during the range read, and none twice.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -40,7 +39,7 @@ pub(super) struct ClusterScan {
     quota: Quota,
 }
 
-/// What of it is read and not shown yet, and what is not read yet.
+/// Records read and not shown yet, and the rest to read.
 struct Reading {
     level: Level,
     /// Where to go on; none: all is read.
@@ -139,7 +138,7 @@ fn list_max(partitions: u16, id_bytes: usize) -> i32 {
     fits.clamp(1, LIST_MAX)
 }
 
-/// Asks for all of them at once; the responses in their order.
+/// Sends all queries at once; the responses in their order.
 async fn of_each<T, R: 'static, F: Future<Output = Result<R, QueryFailure>> + 'static>(
     items: impl IntoIterator<Item = T>,
     ask: impl Fn(T) -> F,

@@ -1,10 +1,9 @@
-//! How this process shows the nodes who it is, and finds out who they are; and what it means when that fails.
+//! How this process authenticates itself to the nodes and verifies them, and the meaning of failures.
 //!
-//! Place: `worker` connects by it. The driver knows nodes by their addresses alone, and those that
-//! it was not told of it learns from the others; certificates are mostly for names. So one is taken
-//! that is for the node's address, or for any host of the URL: these are all the same cluster. A
-//! connection lives as long as its node, so a new password or certificate takes a restart in any
-//! case.
+//! Place: `worker` connects with it. The driver knows nodes by their addresses alone, and learns further ones from the
+//! first; certificates are mostly for names. So a certificate is accepted for the node's address, or for any host of
+//! the URL: these are all the same cluster. A connection lives as long as its node, so a new password or certificate
+//! requires a restart in any case.
 
 use std::io;
 
@@ -30,7 +29,7 @@ pub(super) fn secure(
     Ok(session.tls_context(tls_config(url, security)?))
 }
 
-/// What rustls needs for the nodes; `None`: they are spoken with in plaintext.
+/// The TLS configuration for the nodes; `None`: plaintext.
 pub(super) fn tls_config(
     url: &ClusterUrl,
     security: &ClusterSecurity,

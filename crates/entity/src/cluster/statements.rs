@@ -1,10 +1,9 @@
-//! What is said to the nodes: prepared once, for each level of acknowledgement.
+//! The statements for the nodes: prepared once, for each level of acknowledgement.
 //!
-//! `read`, `write` and `scan` take theirs. A statement that may be done twice says so: reads do,
-//! and writes that carry their time, which makes the second one the same write. Only such a one is
-//! sent again by the driver, to another node: after a connection broke, or on suspicion when no
-//! response came for a while. Transactions are sent once: a second one would meet the first, and take
-//! it for somebody else's. No retry lowers one.
+//! `read`, `write` and `scan` take theirs. A statement that may be executed twice is marked idempotent: reads, and
+//! writes that carry their time, which makes the second one the same write. Only these are sent again by the driver, to
+//! another node: after a connection broke, or speculatively when no response came for a while. Transactions are sent
+//! once: a second one would find the first, and take it for another client's write. No retry lowers a level.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +40,7 @@ impl AtEachLevel {
     }
 }
 
-/// All of them. In the comments: what they are given.
+/// All of them. The comments list their parameters.
 pub(super) struct Statements {
     /// bucket, id.
     pub(super) get: AtEachLevel,
@@ -61,7 +60,7 @@ pub(super) struct Statements {
 
 /// Of a keyspace with conditions, in which every write is one.
 pub(super) struct Transactions {
-    /// bucket, id: what is there, by the latest transaction.
+    /// bucket, id: the current record, by the latest transaction.
     pub(super) version: PreparedStatement,
     /// seconds, record, size, version, end, bucket, id.
     pub(super) put: AtEachLevel,
@@ -143,7 +142,7 @@ impl Transactions {
     }
 }
 
-// The keyspace and its two tables: made when asked for, looked at in any case.
+// The keyspace and its two tables: created if configured, checked in any case.
 //
 // ```text
 // entities   bucket, id -> record (record.rs, as a whole), size; and version, ends for conditions
@@ -154,7 +153,7 @@ impl Transactions {
 // servers that make one keyspace at once both find what the first one wrote. Its ids lie where
 // `buckets` put them.
 
-/// How often a statement is tried that too few copies answered in time, and the time between.
+/// How often a statement is tried if too few copies responded in time, and the time between.
 const ATTEMPTS_MAX: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Raise it when tables or records change their meaning.
@@ -267,8 +266,8 @@ async fn create(session: &Session, url: &ClusterUrl, copies: u16) -> Result<(), 
     Ok(())
 }
 
-/// A statement that has the same effect when it is executed twice, tried again while copies are too slow to answer: a
-/// service that starts beside a cluster that starts finds it so.
+/// An idempotent statement, tried again while copies are too slow to respond: for example when the service and the
+/// cluster start together.
 async fn run(
     session: &Session,
     operation: &str,

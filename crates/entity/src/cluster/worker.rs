@@ -1,10 +1,9 @@
-//! The thread that speaks with the cluster.
+//! The thread that talks to the cluster.
 //!
-//! It takes jobs and scans off the shards' queues, starts a task for each, and sends each home when
-//! its copies have answered. The driver's own tasks run here too: one thread, one executor, no
-//! locks. A write gets its time here, when it is taken, so that the order in which shards hand over
-//! is the order in which writes count. What it does for a request takes microseconds, and its
-//! response milliseconds.
+//! It takes jobs and scans off the shards' queues, starts a task for each, and returns each when its copies have
+//! responded. The driver's own tasks run here too: one thread, one executor, no locks. A write gets its time here, when
+//! it is taken, so the order in which shards send writes is the order of their times. Its own work for a request takes
+//! microseconds; the cluster's response takes milliseconds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -60,7 +59,7 @@ const QUESTIONS_MAX: usize = 32;
 /// How often connections are checked, and idle memory is returned.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What the tasks share.
+/// State shared by the tasks.
 pub(super) struct Cluster {
     pub(super) session: Session,
     pub(super) statements: Statements,
@@ -74,9 +73,9 @@ pub(super) struct Cluster {
     pub(super) questions: Semaphore,
     replicas: u16,
     jobs: Semaphore,
-    /// Jobs that were taken and not answered yet.
+    /// Jobs that were taken and have no result yet.
     under_way: Cell<usize>,
-    /// Told when there are none.
+    /// Notified when there are none.
     idle: Notify,
     /// The time of the last write.
     last_us: Cell<i64>,
@@ -97,7 +96,7 @@ impl Cluster {
     }
 }
 
-/// What the thread waits for once it is connected.
+/// Work of the thread once it is connected.
 struct Work {
     jobs: JobQueue,
     scans: ScanQueue,
@@ -184,7 +183,7 @@ pub(super) fn connect(
     Ok((facts, Starter { work, thread }))
 }
 
-/// What there is to connect to; the pool comes with the work.
+/// The address and settings to connect with; the pool comes with the work.
 async fn open(
     url: &ClusterUrl,
     security: &ClusterSecurity,
@@ -272,7 +271,7 @@ async fn run(cluster: Rc<Cluster>, work: Work, nodes_connected: &Arc<AtomicUsize
         // Ids and values came from the shards' pools.
         flush_remote_frees();
     }
-    // What was accepted is answered.
+    // Every accepted job has its result.
     while cluster.under_way.get() > 0 {
         cluster.idle.notified().await;
     }
@@ -280,7 +279,7 @@ async fn run(cluster: Rc<Cluster>, work: Work, nodes_connected: &Arc<AtomicUsize
     flush_remote_frees();
 }
 
-/// Looks after what no request does.
+/// Background work apart from requests.
 async fn keep(cluster: Rc<Cluster>, used: Rc<Cell<bool>>, nodes_connected: Arc<AtomicUsize>) {
     let mut sweeps = Sweeps::default();
     let mut absent_before = Vec::new();
@@ -306,7 +305,7 @@ async fn keep(cluster: Rc<Cluster>, used: Rc<Cell<bool>>, nodes_connected: Arc<A
     }
 }
 
-/// The log learns when nodes come and go: one whose certificate or port is wrong is never there.
+/// Logs when nodes come and go: one with a wrong certificate or port never comes up.
 fn tell_absent(count: usize, absent: &[SocketAddr]) {
     match absent {
         [] => log::write(
@@ -328,10 +327,10 @@ async fn do_job(cluster: Rc<Cluster>, jobs: Rc<JobQueue>, mut job: Job, at_us: i
     let outcome = match job.kind {
         JobKind::Get => plan::read(&cluster, &mut job).await,
         JobKind::Put | JobKind::Delete => write::write(&cluster, &job, at_us).await,
-        // For engines that keep values in parts (`Engine::keeps_parts`); nobody asks a cluster for them.
+        // For engines that keep values in parts (`Engine::keeps_parts`); not used with a cluster.
         JobKind::Part | JobKind::GetPart | JobKind::Judge | JobKind::Hold => Outcome::Rejected,
     };
-    // Others write too, and nobody tells: nothing may be cached.
+    // Other servers write too, without notice: nothing may be cached.
     job.stamp = None;
     jobs.answer(job, outcome);
     cluster.under_way.set(cluster.under_way.get() - 1);
@@ -349,7 +348,7 @@ enum Slot {
     Idle(Box<ClusterScan>),
     /// With its task.
     Busy,
-    /// With its task, and nobody wants it any more.
+    /// With its task; its result is not wanted any more.
     Abandoned,
 }
 
@@ -390,12 +389,12 @@ fn do_scan(cluster: &Rc<Cluster>, scans: &Rc<ScanQueue>, open: &Rc<RefCell<Scans
     });
 }
 
-// What a statement that did not succeed means, and how the log learns of it.
+// The meaning of a failed statement, and its line in the log.
 
-/// See the module.
+/// Why a statement failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum QueryFailure {
-    /// Not as many copies as asked for have answered in time, or no node could be asked.
+    /// Fewer copies than requested have responded in time, or no node was reachable.
     TooFew,
     /// The cluster does not do such things: they are wrong, or too large, or not allowed.
     Rejected,
@@ -446,7 +445,7 @@ pub(super) struct Complaints {
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Complaints {
-    /// Says it, or counts it.
+    /// Logs it, or counts it.
     pub(super) fn add(&self, what: &str, cause: &dyn std::fmt::Display) {
         let now = Instant::now();
         if self.last.get().is_some_and(|last| now < last + INTERVAL) {

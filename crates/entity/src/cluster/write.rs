@@ -1,10 +1,9 @@
 //! One write: at a time of its own, or as a transaction where the keyspace has conditions.
 //!
-//! `worker` runs it for each write. A plain write is one message to each copy. A transaction is
-//! several rounds between them (Paxos), and only one can be under way in a partition: so those of
-//! this process queue here for theirs, in order, instead of meeting each other there. It may
-//! have been done, and would then be taken for somebody else's; the client is told that nobody
-//! knows.
+//! `worker` runs it for each write. A plain write is one message to each copy. A transaction is several rounds between
+//! them (Paxos), and only one can be under way in a partition: so those of this process queue here, in order, instead
+//! of conflicting there. A transaction without a result may have been done, and a retry would take it for another
+//! client's write; so the client gets 504, result unknown.
 
 use std::borrow::Cow;
 
@@ -19,11 +18,11 @@ use super::worker::QueryFailure;
 use crate::commit::{Job, JobKind, Outcome};
 use crate::record::{Head, Version, now_ms};
 
-/// Nodes before 5.0 cannot say when something ends behind 2038. What has a later end is absent from then
-/// on all the same, and only its bytes stay.
+/// Nodes before 5.0 cannot store an expiry after 2038. Entities with a later one still expire for clients; only their
+/// bytes stay.
 const END_SECONDS_MAX: u64 = 10 * 365 * 24 * 3600;
 
-/// So often somebody else's write may come between a look and a transaction.
+/// How often another client's write may come between a read and a transaction.
 const ATTEMPTS_MAX: usize = 16;
 
 /// Does the write, as of `at_us`.
@@ -102,7 +101,7 @@ async fn conditional(
     for _ in 0..ATTEMPTS_MAX {
         let (found, found_ends) = match look(cluster, transactions, bucket, id).await {
             Ok(found) => found,
-            // Only looked: nothing was written.
+            // Only read: nothing was written.
             Err(failure) => return Ok(failure.of_read()),
         };
         let has_ended = found_ends.is_some_and(|ends| ends as u64 <= now_ms());
@@ -130,7 +129,7 @@ async fn conditional(
             None => return Ok(Outcome::Unknown),
         }
     }
-    // Others write it faster than this one can look.
+    // Other clients write it faster than this one can read and write.
     Ok(Outcome::Overtaken)
 }
 
@@ -160,7 +159,7 @@ async fn look(
     Ok(row.map_err(|error| unreadable(&error))?.unwrap_or_default())
 }
 
-/// The first column of a transaction's answer; what follows it depends on the response.
+/// The first column of a transaction's result; the columns after it depend on the outcome.
 fn was_applied(result: QueryResult) -> Option<bool> {
     let rows = result.into_rows_result().ok()?;
     let row = rows.first_row::<Row>().ok()?;

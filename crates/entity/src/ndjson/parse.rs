@@ -1,5 +1,5 @@
-//! A line of JSON read as the entity that it stands for. What is not understood is refused: an import that passes over
-//! a field would change what the entity means.
+//! Parses a line of JSON into an entity. Unknown fields are refused: an import that ignores a field would change the
+//! entity's meaning.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::record::{CONTENT_ENCODING_BYTES_MAX, CONTENT_TYPE_BYTES_MAX, Version}
 /// The engine takes no larger value.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 
-/// A longer line is no entity's: the value in base64, and what stands beside it.
+/// Longer lines are refused: the value in base64, and the other fields.
 pub const LINE_BYTES_MAX: usize = VALUE_BYTES_MAX / 3 * 4 + (64 << 10);
 
 /// Versions of a later time (in microseconds since 1970: the year 2112) are none that a server gave out.
@@ -23,7 +23,7 @@ const VERSION_US_MAX: u64 = 1 << 52;
 /// Later ends are refused, as those of `expires=` are: ten digits of seconds.
 const EXPIRES_S_MAX: f64 = 9_999_999_999.0;
 
-/// What a line says.
+/// Content of a line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ParsedLine {
     /// An entity.
@@ -77,7 +77,7 @@ pub enum LineError {
     Base64 {
         /// The field without its ending.
         name: &'static str,
-        /// What is wrong.
+        /// The fault.
         cause: base64::DecodeError,
     },
     /// More or less than there may be.
@@ -85,17 +85,17 @@ pub enum LineError {
     Length {
         /// The field.
         name: &'static str,
-        /// What it has.
+        /// The length it has.
         found_bytes: usize,
-        /// What it has to have.
+        /// The length it must have.
         min_bytes: usize,
-        /// What it may have.
+        /// The length it may have.
         max_bytes: usize,
     },
     /// Not as a server writes it.
     #[error("the etag {found:?} is none that a server gave out: leave it out for a new one")]
     Tag {
-        /// What stands there.
+        /// The value found.
         found: String,
     },
     /// No field of a head can hold it.
@@ -107,7 +107,7 @@ pub enum LineError {
     /// Not a time.
     #[error("expires is {found}: use seconds since 1970, up to {EXPIRES_S_MAX}")]
     Expires {
-        /// What stands there.
+        /// The value found.
         found: f64,
     },
     /// Fields of an entity and of an end.

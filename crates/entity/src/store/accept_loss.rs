@@ -106,18 +106,18 @@ fn write_report(aside: &Path, loss: &Loss) -> io::Result<()> {
 
 // Reading what is readable of a stopped directory, whatever is damaged in it. Nothing in it is changed.
 //
-// Where the engine can open it, an iterator that meets a damaged block goes on behind it. What lies there is found by
-// trying: no key of a block that cannot be read is known, but whether a seek ends in one is. Where the engine cannot
-// open it, or reads from no place at all (its list of files is gone, or a table of the first level has no index), the
-// list is made anew from the tables and logs that are there, in a directory of symbolic links.
+// If the engine can open it, an iterator that meets a damaged block goes on after it. The next readable key is found by
+// trying: the keys of an unreadable block are not known, but whether a seek ends in one is. If the engine cannot open
+// it, or cannot read anything (its list of files is gone, or a table of the first level has no index), the list is
+// rebuilt from the existing tables and logs, in a directory of symbolic links.
 
 /// Places between two keys that are tried at once: the first of them that can be read is the next end.
 const PLACES: u32 = 16;
 
-/// Bytes behind what two keys have in common that are looked at to find a place between them.
+/// Bytes after the common prefix of two keys that are compared to find a key between them.
 const PLACE_BYTES: usize = 12;
 
-/// What of a directory cannot be read.
+/// The unreadable parts of a directory.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Gap {
     /// The first key that may be missing.
@@ -142,7 +142,7 @@ impl fmt::Display for Gap {
 /// A stopped directory that is read as far as it goes.
 pub(crate) struct Salvage {
     store: RocksDbStore,
-    /// What is missing or damaged of what the engine reads at its start.
+    /// Missing or damaged files that the engine reads at its start.
     pub(crate) loss: Option<Loss>,
     /// The list of files is the engine's own no more.
     pub(crate) is_list_remade: bool,
@@ -299,7 +299,7 @@ fn scan_options() -> ReadOptions {
     options
 }
 
-/// Whether a read from there ends anywhere but in a damaged place.
+/// Whether a read from there ends outside of damaged places.
 fn is_readable(db: &DB, from: &[u8]) -> bool {
     let mut iterator = db.raw_iterator_opt(scan_options());
     iterator.seek(from);
@@ -399,7 +399,7 @@ impl Scratch {
     }
 }
 
-/// What the engine would write to, or is ours.
+/// Files that the engine would write to, or ours.
 fn is_left_out(name: &OsStr) -> bool {
     let is_list = name == "CURRENT" || name.to_string_lossy().starts_with("MANIFEST-");
     is_list || name == data_dir::MARKER || name == inventory::FILE || name == lock::FILE

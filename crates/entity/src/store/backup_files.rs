@@ -12,7 +12,7 @@ use crate::data_dir::{self, DataDirError};
 /// The file that holds them.
 pub(crate) const FILE: &str = "MILLPOND-BACKUP";
 
-/// The file that says up to when versions were given out, in microseconds since 1970: a directory's own note of that
+/// The file with the time up to which versions were given out, in microseconds since 1970: a directory's own note of it
 /// (`inventory`) is about its files and does not go with a copy of them.
 const CLOCK_FILE: &str = "MILLPOND-CLOCK";
 
@@ -29,7 +29,7 @@ pub(super) fn write_clock(path: &Path, clock_us: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What the backup that `path` was restored from said; 0: nothing, or it is in the directory's own note by now.
+/// The time in the backup that `path` was restored from; 0: none, or it is in the directory's own note by now.
 ///
 /// # Errors
 /// If the system refuses, or it is no time.
@@ -46,7 +46,7 @@ pub(super) fn read_clock(path: &Path) -> io::Result<u64> {
     })
 }
 
-/// The directory's own note says it from now on.
+/// The directory's own note has it from now on.
 ///
 /// # Errors
 /// If the system refuses.
@@ -93,7 +93,7 @@ fn names(path: &Path) -> io::Result<Vec<String>> {
 /// Size and checksum of a file.
 type Sum = (u64, u32);
 
-/// What a backup has to consist of; without a sum nothing is known of a file but its name.
+/// The files of a complete backup; without a checksum only a file's name is known.
 #[derive(Debug)]
 pub(crate) struct Listed(Vec<(String, Option<Sum>)>);
 
@@ -179,7 +179,7 @@ fn parse(text: &str) -> Option<Listed> {
         let (checksum, rest) = line.split_once(' ')?;
         let (bytes, name) = rest.split_once(' ')?;
         let checksum = u32::from_str_radix(checksum, 16).ok()?;
-        // It is copied to where the name says.
+        // It is copied to the named path.
         let is_plain = !name.is_empty() && !name.contains('/') && name != "..";
         is_plain.then_some((name.to_owned(), Some((bytes.parse().ok()?, checksum))))
     });

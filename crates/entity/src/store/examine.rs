@@ -1,11 +1,11 @@
-//! Whether a data directory still holds all that was promised, found out by reading alone.
+//! Whether a data directory still holds all acknowledged writes, checked by reading alone.
 //!
-//! Called before an engine opens a directory, because opening changes it: the engine deletes what its MANIFEST does not
-//! name, and logs behind the place at which reading them stopped. What [`examine`] finds is compared with the note of
-//! `inventory`, and with what the files say themselves.
+//! Called before an engine opens a directory, because opening changes it: the engine deletes files that its MANIFEST
+//! does not name, and logs after the point at which it stopped reading them. [`examine`] compares the directory with
+//! the note of `inventory`, and with the files' own contents.
 //!
-//! A crash may cut off the end of the newest log in the middle of a write, which was promised to nobody. Everything else
-//! is a loss: a file that is missing, one that is shorter than it was, a log with whole writes behind a damaged place.
+//! A crash may cut off the end of the newest log in the middle of a write, which was not acknowledged. Everything else
+//! is a loss: a file that is missing, one that is shorter than it was, a log with whole writes after a damaged place.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ const READ_BYTES: usize = 256 << 10;
 /// In front of the changes of a log's record: the number of the first and their count (RocksDB, `write_batch.cc`).
 const BATCH_HEADER_BYTES: usize = 12;
 
-/// What is not there any more.
+/// A missing or damaged file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Missing {
     /// A file that has to be there.
@@ -36,9 +36,9 @@ pub enum Missing {
     Cut {
         /// Its name.
         name: String,
-        /// What it had at least.
+        /// The size it had at least.
         expected_bytes: u64,
-        /// What it has.
+        /// The size it has.
         found_bytes: u64,
     },
     /// A file that does not match its checksums at this place.
@@ -50,9 +50,9 @@ pub enum Missing {
     },
     /// CURRENT names no file or an older one than the engine wrote last.
     WrongCurrent {
-        /// What it names.
+        /// The name in it.
         found: String,
-        /// What was written last.
+        /// The name written last.
         expected: String,
     },
     /// The logs end before the last change that was promised.
@@ -90,12 +90,12 @@ impl fmt::Display for Missing {
     }
 }
 
-/// What was lost of a directory.
+/// Losses of a directory.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Loss {
     /// Each thing that is missing or damaged.
     pub missing: Vec<Missing>,
-    /// Writes that are gone at most; `None`: nothing says how many.
+    /// Maximum number of lost writes; `None`: not known.
     pub writes_max: Option<u64>,
 }
 
@@ -113,10 +113,10 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What a directory holds.
+/// Contents of a directory.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Examined {
-    /// What is gone of what was promised.
+    /// Missing parts of the acknowledged writes.
     pub loss: Option<Loss>,
     /// The end of the newest log cannot be read, as after a crash in the middle of a write.
     pub has_torn_tail: bool,
@@ -163,7 +163,7 @@ pub(super) fn examine(path: &Path) -> io::Result<Examined> {
     Ok(examined)
 }
 
-/// The MANIFEST that CURRENT names; what is wrong with either goes to `loss`.
+/// The MANIFEST that CURRENT names; faults of either are added to `loss`.
 fn examine_manifest(
     path: &Path,
     known: &Inventory,
@@ -247,7 +247,7 @@ impl Logs {
         Ok(Self(logs.collect::<io::Result<_>>()?))
     }
 
-    /// The first log that reading stops in, and where it stands.
+    /// The first log in which reading stops, and the offset.
     ///
     /// A start that met a torn log goes on in a new one, which begins with the change behind the last that was read. When
     /// that start fails before the old log is done with, both are there: reading goes on in the second.
@@ -274,7 +274,7 @@ impl Logs {
         (reached.max(), anywhere.max())
     }
 
-    /// Adds to `loss` what is not there of what `known` says.
+    /// Adds to `loss` the files of `known` that are missing.
     fn compare(&self, known: &Inventory, manifest: &Manifest, loss: &mut Loss) {
         let before = loss.missing.len();
         for noted in &known.logs {
@@ -285,9 +285,9 @@ impl Logs {
         let promised = known.sequence;
         if let Some((index, log, offset_bytes)) = self.damage() {
             let later = &self.0[index + 1..];
-            // Only a start that read all there was, and wrote that out, lets changes into a new log. One that failed before
-            // leaves a mark in it of how far it read, and a loss of power the beginning of that or something else; what it
-            // had read need not have been synced.
+            // Only a start that read all logs, and wrote their content out, puts changes into a new log. A start that
+            // failed before leaves a mark in it of how far it read, and a power loss may leave the beginning of that
+            // mark or other bytes; the content it had read need not have been synced.
             let has_more = log.scan.records_behind > 0 || later.iter().any(|log| log.has_changes);
             // Without a sync before each response, a loss of power may take pieces out of the middle of what was not
             // synced: no promise but the last sync's holds for them.

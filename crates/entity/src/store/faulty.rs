@@ -1,8 +1,7 @@
 //! Plants faults in any store: a failed sync, a broken disk, too few descriptors, a commit that is held, a cold cache.
 //!
-//! Place: tests only; wraps `memory` or `rocksdb` between the committer and the engine, so that the
-//! same fault is seen on both. A test says which call fails, and a seed outside decides which that
-//! is.
+//! Place: tests only; wraps `memory` or `rocksdb` between the committer and the engine, so that the same fault is seen
+//! on both. A test chooses the call that fails, from a seed of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,7 +40,7 @@ pub struct Faults {
     pub panicking_checkpoints: bool,
 }
 
-/// A store whose faults are planted.
+/// A store with injected faults.
 #[derive(Debug)]
 pub struct FaultyStore<S> {
     inner: S,
@@ -111,8 +110,7 @@ impl<S: Engine> FaultyStore<S> {
         self.held.store(false, Ordering::SeqCst);
     }
 
-    /// Lets the engine say that it has stopped writes, or that it has not. Commits go through either
-    /// way: only the first call knows.
+    /// Makes the engine report that it has stopped writes, or that it has not. Commits succeed either way.
     pub fn stop_writes(&self, is_stopped: bool) {
         self.stopped.store(is_stopped, Ordering::SeqCst);
     }
@@ -143,7 +141,7 @@ impl<S: Engine> FaultyStore<S> {
     }
 }
 
-/// What makes snapshots whose visits fail.
+/// Makes snapshots whose visits fail.
 #[derive(Debug)]
 pub struct FaultyHeld<T> {
     inner: T,
@@ -165,7 +163,7 @@ impl<T: Held> Held for FaultyHeld<T> {
     }
 }
 
-/// A snapshot whose visits fail when they are told to.
+/// A snapshot whose visits fail on request.
 #[derive(Debug)]
 pub struct FaultySnapshot<T> {
     inner: T,

@@ -1,9 +1,9 @@
 //! A note of our own beside the engine's files: which of them have to be there, and up to which change they reach.
 //!
-//! The engine cannot know that its newest log is missing or that the end of one is: a log that is not there looks as if
-//! it had never been written. `MILLPOND-FILES` names the logs and the MANIFEST with their sizes, and the last change that
-//! was promised to be durable. It is one block that is overwritten in place, so that a full disk does not stop it, with a
-//! checksum: one that was written by halves counts as none.
+//! The engine cannot detect that its newest log, or the end of one, is missing: a missing log looks as if it had never
+//! been written. `MILLPOND-FILES` names the logs and the MANIFEST with their sizes, and the last change that was
+//! acknowledged as durable. It is one block that is overwritten in place, so that a full disk does not stop it, with a
+//! checksum: a half-written one counts as missing.
 //!
 //! It is synced where the set of files changes, where the engine is opened and where it is closed; in between it is
 //! written once a second for what a killed process leaves in the page cache.
@@ -33,7 +33,7 @@ const LOGS_MAX: usize = 64;
 /// Whether a server was using the directory when the note was written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum NoteState {
-    /// The engine was closed after all it holds was synced: each file is as the note says.
+    /// The engine was closed after a sync of all its data: each file is as in the note.
     Stopped,
     /// The engine was open: files grow, and logs that became tables go.
     #[default]
@@ -47,7 +47,7 @@ pub(super) struct Noted {
     pub size_bytes: u64,
 }
 
-/// See the module.
+/// The note of a directory.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Inventory {
     pub state: NoteState,
@@ -63,7 +63,7 @@ pub(super) struct Inventory {
     pub logs: Vec<Noted>,
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Found {
     /// There is none: new, or last used by a build that wrote none.
@@ -208,7 +208,7 @@ pub(super) fn read(path: &Path) -> io::Result<Found> {
 pub(super) enum Reach {
     /// The kernel: it survives the end of this process.
     Kernel,
-    /// The disk, and with it the names of the files that it speaks of.
+    /// The disk, and with it the names of the files in the note.
     Disk,
 }
 
@@ -242,13 +242,13 @@ impl NoteWriter {
     /// Writes `inventory` over what is there.
     ///
     /// # Errors
-    /// If the system refuses; what is read then is the old note, the new one, or a damaged one.
+    /// If the system refuses; the next read then finds the old note, the new one, or a damaged one.
     pub(super) fn write(&self, inventory: &Inventory, reach: Reach) -> io::Result<()> {
         let mut block = inventory.text().into_bytes();
         // In front of the checksum's line end, so that reading has one way to find it.
         block.resize(block.len().max(BLOCK_BYTES), b'\n');
         if reach == Reach::Disk {
-            // A log whose name the disk may lose must not be called missing later.
+            // A log whose name is not synced may disappear, and must not be reported as missing later.
             self.directory.sync_all()?;
         }
         self.file.write_all_at(&block, 0)?;
@@ -261,7 +261,7 @@ impl NoteWriter {
 
 // Keeps the note of `inventory` while an engine is open.
 
-/// See the module. Any thread may use it.
+/// Keeps the note up to date. Any thread may use it.
 #[derive(Debug)]
 pub(super) struct Notes {
     path: PathBuf,
@@ -276,11 +276,10 @@ pub(super) struct Notes {
     synced_manifest: Mutex<Noted>,
 }
 
-/// Longer than from one note to the next: what was given out after the last one of a killed server.
+/// Longer than from one note to the next: covers versions given out after the last note of a killed server.
 const UNNOTED_US: u64 = 10_000_000;
 
-/// A clock that is never set back: what versions are counted by, one for each write and not more than one in a
-/// microsecond.
+/// A clock that is never set back: the source of versions, one for each write and not more than one in a microsecond.
 #[derive(Debug)]
 struct VersionClock {
     first_us: u64,
@@ -322,7 +321,7 @@ impl VersionClock {
 #[derive(Debug, Default)]
 struct NotedFiles {
     written: Inventory,
-    /// Files as they were at the last look, and what was promised right after it.
+    /// Files at the last check, and the last promised change right after it.
     seen: Inventory,
 }
 
@@ -342,7 +341,7 @@ impl Notes {
         self.clock().raise(given_out_us);
     }
 
-    /// Opens the note in `path`, which `known` was read from, and says on the disk that files change from now on.
+    /// Opens the note in `path`, which `known` was read from, and records on the disk that files change from now on.
     ///
     /// # Errors
     /// If the system refuses.
@@ -415,14 +414,15 @@ impl Notes {
     /// If the system refuses.
     pub(super) fn look(&self) -> io::Result<()> {
         let mut kept = self.kept();
-        // Whatever is promised by now was in the files before their sizes were read at the last look, or is behind it.
+        // Writes promised by now were in the files before their sizes were read at the last check, or are after that
+        // size.
         let promised = self.promised.load(Ordering::Acquire);
         let found = self.found(NoteState::Running)?;
         let mut next = Inventory {
             sequence: promised,
             ..found.clone()
         };
-        // A size may include a write that is not synced yet. What was seen before a sync that has ended since is.
+        // A size may include a write that is not synced yet. Sizes read before a sync that has ended since are synced.
         let is_covered = promised > kept.seen.sequence;
         let size = |noted: &Noted| {
             let of = |inventory: &Inventory| {
@@ -459,7 +459,7 @@ impl Notes {
     /// Notes that the engine was closed, and all changes up to `sequence` are on the disk.
     ///
     /// # Errors
-    /// If the system refuses; the note says then that the engine is open.
+    /// If the system refuses; the note then still has the engine as open.
     pub(super) fn stopped(&self, sequence: u64) -> io::Result<()> {
         self.promise(sequence);
         let mut kept = self.kept();
@@ -467,7 +467,7 @@ impl Notes {
         self.writer.write(&kept.written, Reach::Disk)
     }
 
-    /// What is there now. The MANIFEST's size is on the disk then; that of a log need not be.
+    /// The current files. The MANIFEST's size is on the disk then; that of a log need not be.
     fn found(&self, state: NoteState) -> io::Result<Inventory> {
         let mut found = Inventory {
             state,

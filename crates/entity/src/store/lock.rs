@@ -1,4 +1,5 @@
-//! The engine's lock, held without the engine: while a stopped directory is looked at or copied no server may start on it.
+//! The engine's lock, held without the engine: while a stopped directory is inspected or copied no server may start on
+//! it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,8 +15,8 @@ use crate::data_dir::{self, DataDirError};
 /// The engine's lock file.
 pub(super) const FILE: &str = "LOCK";
 
-/// Directories that this process uses. The engine's lock (fcntl(2), `F_SETLK`) is the process's: it says nothing to the
-/// process itself, and closing any descriptor of the file lets go of it.
+/// Directories that this process uses. The engine's lock (fcntl(2), `F_SETLK`) belongs to the process: it does not
+/// exclude the process itself, and closing any descriptor of the file releases it.
 static CLAIMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// This process uses the directory. Dropping it lets go.

@@ -1,7 +1,7 @@
-//! What RocksDB's CURRENT and MANIFEST say, read without the engine: which write-ahead logs are still needed.
+//! RocksDB's CURRENT and MANIFEST, read without the engine: which write-ahead logs are still needed.
 //!
 //! A MANIFEST is a log (`log_file`) of edits; an edit is a sequence of tags with their values (RocksDB,
-//! `db/version_edit.cc`). The tags read here stand in front of those of files, at which reading an edit ends.
+//! `db/version_edit.cc`). The tags read here come before those of files, at which reading an edit ends.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
@@ -18,7 +18,7 @@ const COLUMN_FAMILY_MAX: u64 = 203;
 /// Tags with this bit have a length in front of their value, so that they can be skipped.
 const SKIPPABLE: u64 = 1 << 13;
 
-/// What is known of a MANIFEST.
+/// Content of a MANIFEST.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Manifest {
     /// Its file's name.
@@ -27,13 +27,13 @@ pub(super) struct Manifest {
     pub log_number: u64,
     /// The newest change that some table may hold.
     pub last_sequence: u64,
-    /// What its records are like.
+    /// State of its records.
     pub scan: FileScan,
     /// Its length.
     pub size_bytes: u64,
 }
 
-/// The name that CURRENT has, without looking at that file. `None`: it is missing or says no name.
+/// The name in CURRENT, without checking that file. `None`: it is missing or contains no name.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -100,7 +100,7 @@ pub(super) fn newest(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(found.map(|(_, path)| path))
 }
 
-/// Takes over what one edit says of logs and sequence numbers.
+/// Takes over an edit's logs and sequence numbers.
 fn read_edit(mut edit: &[u8], log_number: &mut u64, last_sequence: &mut u64) {
     while let Some(tag) = varint(&mut edit) {
         let is_read = match tag {
@@ -145,19 +145,19 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-// Records in RocksDB's log format: what its write-ahead logs and its MANIFEST consist of.
+// Records in RocksDB's log format, which its write-ahead logs and its MANIFEST use.
 //
-// A file is a sequence of blocks of 32 KiB. A record lies in one piece (FULL) or in several (FIRST, MIDDLE, LAST), none
-// of which crosses a block; each piece has a header of checksum, length and type (RocksDB, `db/log_format.h`). Read here
-// so that a directory can be judged before an engine changes it: the engine stops at the first piece that does not
-// match its checksum, and does not say whether anything whole lies behind.
+// A file is a sequence of blocks of 32 KiB. A record is in one piece (FULL) or in several (FIRST, MIDDLE, LAST), none
+// of which crosses a block; each piece has a header of checksum, length and type (RocksDB, `db/log_format.h`). It is
+// read here to check a directory before an engine changes it: the engine stops at the first piece that does not match
+// its checksum, and does not report whether whole records follow.
 
 const BLOCK_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 7;
-/// Of pieces that may stand in a file that is written over, the number of the log behind the type.
+/// In files that are overwritten, pieces have the number of the log after the type.
 const RECYCLABLE_HEADER_BYTES: usize = 11;
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct FileScan {
     /// Where the first piece begins that cannot be read, or the record that is not complete at the end.
@@ -203,7 +203,7 @@ pub(super) fn scan(
     Ok(records.scan)
 }
 
-/// What was read so far.
+/// The records read so far.
 #[derive(Debug, Default)]
 struct Records {
     scan: FileScan,
@@ -216,7 +216,7 @@ impl Records {
     /// The pieces of one block, `offset` bytes into the file.
     fn read_block(&mut self, block: &[u8], offset: u64, visit: &mut dyn FnMut(&[u8], bool)) {
         let mut at = 0;
-        // What is shorter than a header at the end of a block is padding.
+        // A rest shorter than a header at the end of a block is padding.
         while block.len() - at >= HEADER_BYTES {
             let place = offset + at as u64;
             let Some((piece, data, next)) = piece_at(block, at) else {

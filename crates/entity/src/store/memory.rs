@@ -56,7 +56,7 @@ impl MemoryStore {
         self.maps().visible.clone()
     }
 
-    /// What a power loss at this moment leaves at worst: synced batches only.
+    /// The state after a power loss at this moment, at worst: synced batches only.
     #[must_use]
     pub fn after_power_loss(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         self.maps().synced.clone()
@@ -68,7 +68,7 @@ impl MemoryStore {
     }
 }
 
-/// The maps, whose copies snapshots are.
+/// The maps, of which snapshots are copies.
 #[derive(Debug)]
 pub struct MemoryHeld(Arc<Mutex<Maps>>);
 

@@ -28,7 +28,7 @@ pub(super) enum LogEnd {
     Damaged,
 }
 
-/// Opens it. Where the end of its log is torn, says so.
+/// Opens it. Reports a torn end of its log.
 pub(super) fn open_logged(
     mut options: Options,
     path: &Path,
@@ -68,15 +68,15 @@ fn recovery_mode(end: LogEnd) -> DBRecoveryMode {
     }
 }
 
-/// What may be done with what is opened.
+/// The permitted use of an engine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Access {
     Full,
     ReadOnly,
 }
 
-/// Opens it again in the process that wrote it. Its log may end in a write that failed and was acknowledged to
-/// nobody; the caller compares what is there with what was acknowledged.
+/// Opens it again in the process that wrote it. Its log may end in a write that failed and was not acknowledged; the
+/// caller compares the content with the acknowledged writes.
 pub(super) fn open_again(
     options: &Options,
     path: &Path,
@@ -151,7 +151,7 @@ pub(super) fn open_error(
     if !has_descriptors() {
         return DataDirError::Descriptors { path, cause };
     }
-    // An older library meeting newer files says "not supported" or "corruption", depending on which file it read
+    // An older library that reads newer files reports "not supported" or "corruption", depending on which file it read
     // first.
     let is_refused = matches!(
         error.kind(),
@@ -164,7 +164,7 @@ pub(super) fn open_error(
 }
 
 /// The refusal of files that a later version of the engine wrote, which look like damage to this one; `None` if it was
-/// no later one. Opens an engine elsewhere to find out: only for what is refused anyway.
+/// not a later one. Opens an engine elsewhere to find out: only for directories that are refused anyway.
 pub(super) fn newer_format(path: &Path, written_by: &str) -> Option<DataDirError> {
     let running = probe_version()?;
     (version_of(written_by) > version_of(&running)).then(|| DataDirError::NewerFormat {
@@ -174,8 +174,8 @@ pub(super) fn newer_format(path: &Path, written_by: &str) -> Option<DataDirError
     })
 }
 
-/// The version of the linked library, without a data directory that could tell: a new, empty one in the temporary
-/// directory does. The binding has no call that answers this.
+/// The version of the linked library, found by opening a new, empty database in the temporary directory. The binding
+/// has no call for it.
 pub(crate) fn probe_version() -> Option<String> {
     let scratch = new_directory(&std::env::temp_dir(), "probe")?;
     let mut options = Options::default();
@@ -183,13 +183,13 @@ pub(crate) fn probe_version() -> Option<String> {
     let version = DB::open(&options, &scratch)
         .ok()
         .and_then(|_open| newest_options_version(&scratch));
-    // Best effort: what stays behind is an empty database in the temporary directory.
+    // Best effort: a leftover is an empty database in the temporary directory.
     let _ = fs::remove_dir_all(&scratch);
     version
 }
 
-/// One in `parent` that nobody had before: not another thread of ours, which may be asking the same,
-/// nor a process that died with our number.
+/// An unused name in `parent`: not used by another thread of ours, which may do the same, nor by an ended process with
+/// our id.
 pub(super) fn new_directory(parent: &Path, purpose: &str) -> Option<PathBuf> {
     static TRIED: AtomicU32 = AtomicU32::new(0);
     const TRIES_MAX: usize = 100;
@@ -212,11 +212,11 @@ fn version_of(text: &str) -> Vec<u32> {
         .collect()
 }
 
-// What the engine needs of the machine before it is opened, tried out: threads and descriptors.
+// The engine's needs before it is opened, tried out: threads and descriptors.
 //
-// RocksDB starts its threads with `std::thread`, which throws where the system has none left; no exception may
-// leave its C interface, so the process is aborted. So as many threads are started first. What is lost between
-// the two is met by [`crate::abort_note`].
+// RocksDB starts its threads with `std::thread`, which throws where the system has none left; no exception may leave
+// its C interface, so the process is aborted. So as many threads are started first. If threads run out between the two,
+// [`crate::abort_note`] explains the abort.
 
 /// Threads that the engine starts when it is opened: one that writes memtables out, one that merges tables, and
 /// one for what it does by time; and one that closes it (`closing`).
@@ -229,7 +229,7 @@ const DESCRIPTORS_NEEDED: usize = 32;
 /// Whether the system still gives so many threads at once.
 ///
 /// # Errors
-/// What it says instead.
+/// The error returned instead.
 pub(super) fn check_threads() -> io::Result<()> {
     let mut started = Vec::with_capacity(THREADS_NEEDED);
     let mut refusal = Ok(());
@@ -254,12 +254,12 @@ pub(super) fn has_descriptors() -> bool {
     opened.collect::<Result<Vec<_>, _>>().is_ok()
 }
 
-// Which failures of the engine pass, by the sentence in which it says them.
+// Which failures of the engine are temporary, by their message.
 //
-// RocksDB passes on the system's word for an error at the end of its sentence, and in front of the file's
-// name what it was doing. The binding has no number for either.
+// RocksDB puts the system's error text at the end of its message, and its operation before the file's name. The binding
+// has no number for either.
 
-/// What the machine may be short of now and have again later: EMFILE, ENFILE, ENOMEM, ENOSPC, EDQUOT.
+/// Resources that may run out and come back: EMFILE, ENFILE, ENOMEM, ENOSPC, EDQUOT.
 const PASSING: [&str; 5] = [
     "Too many open files",
     "Too many open files in system",
@@ -268,9 +268,9 @@ const PASSING: [&str; 5] = [
     "Disk quota exceeded",
 ];
 
-/// Of the engine's sentence. A sync that failed lasts, whatever for: the kernel may have dropped what it did
-/// not write, and say nothing the next time. After a failed `sync` call nothing passes but a file that could
-/// not be opened, which came before it.
+/// Decides by the engine's message. A failed sync is permanent, whatever the cause: the kernel may have dropped the
+/// unwritten pages, and report success the next time. After a failed `sync` call only a file that could not be opened
+/// is temporary, since that came before the sync.
 pub(super) fn of(operation: &str, cause: &str) -> Failure {
     let is_passing = PASSING.iter().any(|words| cause.ends_with(words));
     let doing = doing(cause);
@@ -284,16 +284,15 @@ pub(super) fn of(operation: &str, cause: &str) -> Failure {
     }
 }
 
-/// What the engine was doing: "While open a file for appending". In front of the file's name, which may
-/// have any words in it.
+/// The engine's operation: "While open a file for appending". Before the file's name, which may contain any words.
 fn doing(cause: &str) -> &str {
     let from = cause.find("While ").unwrap_or(cause.len());
     let rest = &cause[from..];
     rest.split_once(": ").map_or("", |(doing, _)| doing)
 }
 
-// Room on the disk of a directory: what writes leave of it, memtables that fit, and when the engine is opened again to
-// get some back.
+// Room on the disk of a directory: the reserve that writes leave, memtables that fit, and when the engine is reopened
+// to get some back.
 
 /// With less a memtable would be written out after a few hundred values.
 const MEMTABLE_BYTES_MIN: u64 = 3 << 20;
@@ -330,7 +329,7 @@ impl RoomReopening {
     }
 }
 
-/// What the engine's write-ahead logs hold.
+/// Size of the engine's write-ahead logs.
 pub(super) fn log_bytes(path: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else {
         return 0;
@@ -354,8 +353,8 @@ pub(super) fn default_reserve_bytes(memtable_bytes: u64, whole_bytes: u64) -> u6
         .min(written_bytes.saturating_add(merging_bytes))
 }
 
-/// Memtables that fit on the disk of `path` beside their logs, with as much left for tables as for both: what `asked`
-/// says, or less, with a line about it. A given reserve is kept as it is.
+/// Memtables that fit on the disk of `path` beside their logs, with as much left for tables as for both: `asked` or
+/// less, with a line in the log. A given reserve is kept as it is.
 pub(super) fn fitting_memtables(path: &Path, asked: RocksDbOptions) -> RocksDbOptions {
     let Ok(found) = rustix::fs::statvfs(path) else {
         return asked;
@@ -384,18 +383,17 @@ pub(super) fn fitting_memtables(path: &Path, asked: RocksDbOptions) -> RocksDbOp
 
 // An engine that is closed within a time, whatever it waits for.
 //
-// Place: [`super::rocksdb`] keeps its database in it. RocksDB before 8.7, Debian 12's among them,
-// may wait for ever in its closing after a sync that failed for lack of room: it takes a recovery
-// that has ended for one under way (facebook/rocksdb issue 11440). A server on a full disk could
-// then not be stopped. What was acknowledged stands in the log by then, so the process may go
-// without it: the next opening finds what one behind a kill does. What hangs keeps its thread and
-// its lock on the directory until the process ends.
+// Place: [`super::rocksdb`] keeps its database in it. RocksDB before 8.7, Debian 12's among them, may wait for ever in
+// its closing after a sync that failed for lack of room: it takes a finished recovery for one under way
+// (facebook/rocksdb issue 11440). A server on a full disk could then not be stopped. Acknowledged writes are in the log
+// by then, so the process may end without closing: the next opening finds the same state as after a kill. A hanging
+// engine keeps its thread and its lock on the directory until the process ends.
 
 /// An engine that is well stops its merging and is closed within moments. With the 30 s that a stop
 /// leaves to requests it stays below the 60 s after which systemd kills.
 const CLOSE_MAX: Duration = Duration::from_secs(20);
 
-/// What is dropped on a thread of its own, and waited for no longer than [`CLOSE_MAX`].
+/// A value that is dropped on its own thread, with a wait of at most [`CLOSE_MAX`].
 pub(super) struct Closing<T: Send + 'static> {
     /// There until it is dropped.
     engine: Option<T>,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// More threads than that share slots, which costs them time and nothing else.
 const SLOTS: usize = 64;
 
-/// How often it is looked whether the last holder has let go.
+/// Interval of the checks whether the last holder has released it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Two cache lines, the unit in which CPUs prefetch.
@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 #[repr(align(128))]
 struct Slot<T>(RwLock<Option<Arc<T>>>);
 
-/// See the module.
+/// A shared value that can be taken away from its readers and replaced.
 #[derive(Debug)]
 pub(super) struct Replaceable<T> {
     slots: Box<[Slot<T>]>,
@@ -75,7 +75,7 @@ impl<T> Replaceable<T> {
         self.wants_release.load(Ordering::Relaxed)
     }
 
-    /// Takes it away from all readers. An error: somebody did not let go in time, and it is back in its place.
+    /// Takes it away from all readers. An error: a holder did not release it in time, and it is available again.
     pub(super) fn take(&self, wait_max: Duration) -> Result<Option<T>, StillHeld> {
         let Some(mut value) = self.value().take() else {
             return Ok(None);
@@ -118,7 +118,7 @@ impl<T> Replaceable<T> {
     }
 }
 
-/// Somebody keeps the value.
+/// A holder keeps the value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct StillHeld;
 

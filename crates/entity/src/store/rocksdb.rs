@@ -47,31 +47,31 @@ const LEVELS: u32 = 7;
 /// A longer record is not kept while the batch that it went into is written: the engine copies it again.
 const JOINED_BYTES_KEPT: usize = 1 << 20;
 
-/// So many tables that memtables became are merged into the next level at once, which is rewritten as far as they reach
-/// into it, nearly always as a whole: with the engine's four, merging and writing out took as much CPU as answering where
-/// 100,000 values of 1 KiB are put anew again and again. As large together as what is left free on the disk at least
-/// (`room`); more would be more to look into for each read.
+/// So many flushed memtables are merged into the next level at once, which is rewritten where they overlap it, nearly
+/// always as a whole: with the engine's default of four, merging and flushing took as much CPU as serving requests when
+/// 100,000 values of 1 KiB are overwritten repeatedly. Their total size is at most the room left free on the disk
+/// (`room`); more tables would be more to search for each read.
 const FIRST_LEVEL_TABLES: i32 = 6;
 
 /// Of a table that is written out, in one call of the system.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
 
-/// Of a table's filter and index: what one look takes into the cache.
+/// Of a table's filter and index: the bytes one lookup takes into the cache.
 const FILTER_PART_BYTES: usize = 4096;
 
-/// Of so many entries of a table that follow each other, half are deletes: then it is merged soon, whatever
-/// else lies on its level. A range read passes each of them, about one in a microsecond, and the scan thread
-/// has nobody else's turn meanwhile.
+/// Of so many entries of a table that follow each other, half are deletes: then it is merged soon, whatever other
+/// tables its level has. A range read passes each of them, about one in a microsecond, and the scan thread serves no
+/// other turn meanwhile.
 const DELETES_WINDOW: usize = 8192;
 
-/// Room that has to be free for the engine's lists of files, besides that for its log.
+/// Room that must be free for the engine's lists of files, besides that for its log.
 const SPARE_ROOM_BYTES: u64 = 1 << 20;
 
 /// Longest wait for readers to let go of an engine that is to be opened again.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// So often the engine is given time to recover by itself, as it does when room comes back, before it is
-/// closed and opened again.
+/// How often the engine may try to recover by itself, as it does when room comes back, before it is closed and
+/// reopened.
 const TRIES_BEFORE_REOPENING: u32 = 4;
 
 /// One in so many tries opens the engine again where it is open for reads alone: each reads the log anew.
@@ -118,10 +118,10 @@ pub struct RocksDbStore {
     write_synced: WriteOptions,
     write_unsynced: WriteOptions,
     engine: EngineInfo,
-    /// `None`: it was opened to be looked at, or there was no room for a note.
+    /// `None`: it was opened for inspection, or there was no room for a note.
     notes: Option<Notes>,
     /// A write or a sync failed, and the engine has not recovered: its log may not be touched again (a library with
-    /// assertions aborts), and nobody knows how much of it is on the disk.
+    /// assertions aborts), and it is unknown how much of it is on the disk.
     has_failed: AtomicBool,
     /// It was its log that failed: the engine's own recovery may go on with the same file, where its memtable is empty.
     has_failed_log: AtomicBool,
@@ -130,7 +130,7 @@ pub struct RocksDbStore {
     claim: Claim,
 }
 
-/// What was lost when it was opened.
+/// Losses found when it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 struct FoundAtStart {
     log_was_torn: bool,
@@ -166,7 +166,7 @@ impl RocksDbStore {
         let written_by = newest_options_version(path);
         let block_cache = new_block_cache(asked);
         let refused = |error| open_error(path, &error, written_by.as_deref());
-        // Another server's files change while they are looked at.
+        // Another server's files change while they are read.
         let claim = Claim::take(path)?;
         let asked = fitting_memtables(path, asked);
         let examined = match found {
@@ -185,7 +185,7 @@ impl RocksDbStore {
             upkeep::run(&db, path, found)?;
         }
         let db = open_logged(options, path, end).map_err(refused)?;
-        // Before anything is written: builds that know no parts refuse it from now on.
+        // Before anything is written: builds that do not support parts refuse it from now on.
         if matches!(found, Found::New | Found::Format2) {
             data_dir::mark_current(path)?;
         }
@@ -233,7 +233,7 @@ impl RocksDbStore {
         Ok((Self::of(db, path, asked, block_cache, None, claim), lock))
     }
 
-    /// Opens `path` for reading alone, whatever is missing: what is damaged is met when it is read.
+    /// Opens `path` read-only, whatever is missing: damage is reported when it is read.
     ///
     /// # Errors
     /// The engine's.
@@ -257,7 +257,7 @@ impl RocksDbStore {
         ))
     }
 
-    /// What the engine is told where nothing is written.
+    /// The engine's options for read-only use.
     pub(super) fn reading_options(asked: RocksDbOptions) -> Options {
         database_options(asked, &new_block_cache(asked))
     }
@@ -325,8 +325,8 @@ impl RocksDbStore {
         self.db.read().ok_or_else(|| being_opened(operation))
     }
 
-    /// Whether the machine has again what the engine needs to be opened: it writes its log out as tables then.
-    /// One that could not be opened would answer no reads either.
+    /// Whether the resources to open the engine are available again: it flushes its log into tables then. If opening
+    /// failed, reads would fail as well.
     fn has_resources(&self) -> bool {
         let has_room = self.disk().is_none_or(|disk| {
             let needed_bytes = log_bytes(&self.path) + SPARE_ROOM_BYTES;
@@ -335,7 +335,7 @@ impl RocksDbStore {
         has_room && opening::has_descriptors() && opening::check_threads().is_ok()
     }
 
-    /// Whether the engine writes: a delete of nothing takes the way of every batch, its sync included.
+    /// Whether the engine writes: a delete of a missing key takes the way of every batch, its sync included.
     fn writes_by_itself(&self) -> Result<bool, StoreError> {
         let Some(db) = self.db.read() else {
             return Ok(false);
@@ -412,7 +412,7 @@ impl RocksDbStore {
             Err(error) if error.failure == Failure::Lasting => return Err(error),
             Err(_) => {}
         }
-        // What it would be opened for is not there: room, a quota, descriptors. Reads may need less.
+        // The resource it would be reopened for is still missing: room, a quota, descriptors. Reads may need less.
         if !self.is_read_only() {
             let Ok(db) = open(Access::ReadOnly) else {
                 return Ok(false);
@@ -636,8 +636,8 @@ impl Held for RocksDbHeld {
     }
 }
 
-/// Whether compaction may take a record away. What it does not know it keeps. It does so under the eyes
-/// of snapshots too, to which an entity that has ended is absent anyway.
+/// Whether compaction may take a record away. Unknown records are kept. It removes records that snapshots can see too:
+/// an expired entity is absent to them anyway.
 fn is_expired(key: &[u8], record: &[u8]) -> bool {
     let is_record = !key.is_empty() && !parts::is_part(key);
     is_record && Head::of(record).is_ok_and(|head| head.is_expired())
@@ -678,13 +678,13 @@ impl Engine for RocksDbStore {
         key: &[u8],
         found: impl FnOnce(&[u8]) -> R,
     ) -> Result<CachedRead<R>, StoreError> {
-        // Being opened again: a read thread says so.
+        // Being reopened: reported by a read thread.
         let Some(db) = self.db.read() else {
             return Ok(CachedRead::NotCached);
         };
         match db.get_pinned_opt(key, &self.read_cached) {
-            // Success without a value also stands for a table that would have to be opened first.
-            // Values that are empty indeed go the longer way.
+            // Success without a value also means a table that would have to be opened first. Empty values take the slow
+            // path.
             Ok(Some(value)) if value.is_empty() => Ok(CachedRead::NotCached),
             Ok(Some(value)) => Ok(CachedRead::Found(found(&value))),
             Ok(None) => Ok(CachedRead::Absent),
@@ -697,14 +697,14 @@ impl Engine for RocksDbStore {
         self.engine.clone()
     }
 
-    /// Nobody reads the engine's counters of this thread, which it looks up anew for each comparison of two keys: of a
-    /// small put they took an eighth of all instructions.
+    /// The engine's per-thread counters are not used, and it looks them up for each comparison of two keys: of a small
+    /// put they took an eighth of all instructions.
     fn thread_started(&self) {
         set_perf_stats(PerfStatsLevel::Disable);
     }
 
     fn gauges(&self) -> EngineGauges {
-        // A number that the engine does not tell is none to worry about.
+        // A number that the engine does not report is not critical.
         let number = |name: &str| {
             let value = self.db.read().map(|db| db.property_int_value(name));
             value.and_then(Result::ok).flatten().unwrap_or(0)
@@ -794,7 +794,7 @@ impl Engine for RocksDbStore {
         let Some(notes) = &self.notes else {
             return;
         };
-        // The old note says less than is true, and is right: the next look may succeed.
+        // The old note is behind, but still correct: the next check may succeed.
         if let Err(error) = notes.look() {
             log::write(
                 LogLevel::Warn,
@@ -962,7 +962,7 @@ fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
         Compression::Lz4 => DBCompressionType::Lz4,
         Compression::Zstd => DBCompressionType::Zstd,
     };
-    // What a memtable becomes is merged soon: packing and unpacking it was a third of writing it out.
+    // Flushed tables are merged soon: packing and unpacking it was a third of the cost of a flush.
     options.set_compression_per_level(&[DBCompressionType::None, packed]);
     options.set_level_zero_file_num_compaction_trigger(FIRST_LEVEL_TABLES);
 
@@ -987,13 +987,13 @@ fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
     options.add_compact_on_deletion_collector_factory(DELETES_WINDOW, DELETES_WINDOW / 2, 0.0);
     // Spread write-back of tables, so that a log sync does not queue behind a whole table.
     options.set_bytes_per_sync(1 << 20);
-    // In pieces that a shard on the same CPU can wait for: a kernel that is not preempted in its own work
-    // copies a whole write into the page cache before anybody else has a turn, 1 MiB by default.
+    // In pieces that a shard on the same CPU can wait for: a kernel that is not preempted in its own work copies a
+    // whole write into the page cache before another thread runs, 1 MiB by default.
     options.set_writable_file_max_buffer_size(WRITE_BYTES_MAX);
 
-    // The engine's text log, but for its header, is off: it stands on the disk that may be full,
-    // and a library built with assertions (Debian's is) aborts when it logs a second time after
-    // that. What goes wrong reaches us as an error of the call anyway.
+    // The engine's text log, but for its header, is off: it is on the disk that may be full, and a library built with
+    // assertions (Debian's is) aborts when it logs a second time after that. Failures are returned as errors of the
+    // call anyway.
     options.set_log_level(rocksdb::LogLevel::Fatal);
     options.set_keep_log_file_num(2);
     options.set_stats_dump_period_sec(0);
@@ -1013,7 +1013,7 @@ fn table_options(block_cache: &Cache) -> BlockBasedOptions {
     table.set_cache_index_and_filter_blocks(true);
     table.set_cache_index_and_filter_blocks_with_high_priority(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    // 10 bits a key: 1 % of the tables that lack a key are looked into.
+    // 10 bits a key: 1 % of the tables without a key are searched.
     table.set_bloom_filter(10.0, false);
     // In parts, each a block: a whole filter of a table of small entities is 2.5 MiB, a third of the
     // cache of a small server, and while it is made the hashes of all its keys are kept, 16 MiB.

@@ -1,4 +1,4 @@
-//! What Debian's RocksDB 7.8 lacks and the Rust binding names.
+//! Functions that Debian's RocksDB 7.8 lacks and the Rust binding references.
 //!
 //! Place: linked in only under `cfg(system_rocksdb)`. The binding's options hold an optional
 //! write buffer manager, whose drop names a function that 7.8 does not have. We never create one
@@ -8,7 +8,7 @@
 
 use std::ffi::c_void;
 
-/// Stands in for the missing destructor; aborts should the impossible call come.
+/// Replaces the missing destructor; aborts if it is ever called.
 // SAFETY: the name is the one the binding links against, and the linked 7.8 library defines no
 // function of that name, so there is nothing to clash with.
 #[unsafe(no_mangle)]
@@ -28,7 +28,7 @@ unsafe extern "C" {
 /// The binding's name for it, which has the share of a whole table besides: `rocksdb.rs` asks for none.
 ///
 /// # Safety
-/// `options` are those of the binding, and nobody else uses them meanwhile.
+/// `options` are those of the binding, and no other thread uses them meanwhile.
 // SAFETY: as above, 7.8 defines no function of that name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(

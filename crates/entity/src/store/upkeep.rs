@@ -1,4 +1,4 @@
-//! What an operator does to a data directory: look, check, compact, copy. Nothing here is on a request's path.
+//! An operator's operations on a data directory: inspect, check, compact, copy. None is on a request's path.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -20,10 +20,10 @@ use super::{Held as _, Snapshot as _, Store as _, StoreError, backup_files, inve
 /// A table is merged for its deletes where one in so many of its entries is one.
 const DELETES_SHARE: u64 = 8;
 
-/// What the engine says of itself.
+/// The engine's own figures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Statistics {
-    /// Entities, as the engine estimates: what was overwritten or deleted may be counted.
+    /// Entities, as the engine estimates: overwritten or deleted ones may be counted.
     pub entities_estimated: u64,
     /// Bytes that are still needed, as the engine estimates.
     pub live_bytes_estimated: u64,
@@ -33,7 +33,7 @@ pub struct Statistics {
     pub tables_bytes: u64,
 }
 
-/// What a whole pass over a directory found.
+/// Result of a full pass over a directory.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Checked {
     /// Entities that are there.
@@ -72,9 +72,9 @@ impl RocksDbStore {
         Ok(())
     }
 
-    /// Takes away what was deleted, overwritten or has ended, as far as tables say that there is such: deletes that lie in
-    /// memory are written out, then tables with many of them merged with what they lie over. Where no table has any, all
-    /// are merged: what has ended is seen only by reading it.
+    /// Removes deleted, overwritten and expired records, as far as tables report them: deletes in memory are flushed,
+    /// then tables with many of them are merged with the tables below. If no table has any, all are merged: expired
+    /// records are found only by reading.
     ///
     /// # Errors
     /// When the memtables cannot be written, or the engine does not name its tables.
@@ -103,7 +103,7 @@ impl RocksDbStore {
         Ok(())
     }
 
-    /// What the engine says of itself.
+    /// The engine's own figures.
     ///
     /// # Errors
     /// When it does not.
@@ -131,7 +131,7 @@ impl RocksDbStore {
     /// At the first block that is damaged.
     pub fn check(&self) -> Result<Checked, StoreError> {
         let mut checked = Checked::default();
-        // What is missing of each value in parts.
+        // The missing parts of each value in parts.
         let mut parted: HashMap<Version, i64> = HashMap::new();
         self.hold()?
             .snapshot()
@@ -170,7 +170,7 @@ impl RocksDbStore {
     /// copied: they never change. The mark of a backup comes last, so that half a copy is none.
     ///
     /// # Errors
-    /// [`DataDirError`]; what is there then can be removed.
+    /// [`DataDirError`]; incomplete files can then be removed.
     pub(super) fn copy_to(&self, path: &Path) -> Result<(), DataDirError> {
         data_dir::check_new(path)?;
         // There the engine makes it, and begins by removing what it finds.
@@ -192,7 +192,7 @@ impl RocksDbStore {
     /// The same for a directory that no server runs on, which is left as it is.
     ///
     /// # Errors
-    /// [`DataDirError`], of either directory. What is there then can be removed.
+    /// [`DataDirError`], of either directory. Incomplete files can then be removed.
     pub(crate) fn copy_stopped(
         data: &Path,
         backup: &Path,
@@ -275,9 +275,9 @@ fn unfinished(path: &Path) -> PathBuf {
 // MILLPOND says "format 3"
 // the empty key goes
 // ```
-// No id is empty, so that key is free. It is written in one batch with the records it speaks of: all
-// keys up to it are records, all behind it are bare, wherever the power fails. It is deleted last,
-// because "upgrading" without it means that nothing is rewritten yet.
+// No id is empty, so that key is free. It is written in one batch with the records it covers: all keys up to it are
+// records, all after it are bare, wherever the power fails. It is deleted last, because "upgrading" without it means
+// that no record is rewritten yet.
 //
 // Place: `rocksdb` calls this before it opens a directory for good. In place, a megabyte at a time:
 // a copy would need the room twice.

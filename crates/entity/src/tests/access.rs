@@ -61,8 +61,7 @@ fn tokens_are_replaced() {
     }
 }
 
-/// Goal: a file may have comments and several tokens; what is none is named by its line, and no
-/// token is ever shown.
+/// Goal: a file may have comments and several tokens; an invalid one is named by its line, and no token is ever shown.
 #[test]
 fn lists_are_read_and_mistakes_named() {
     let text = format!("# ours\n\n{READER}\n  {WRITER}\r\n");

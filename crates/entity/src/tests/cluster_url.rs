@@ -41,7 +41,7 @@ fn passwords_are_not_debugged() {
     );
 }
 
-/// Goal: what is wrong is named, by the part that is.
+/// Goal: the error names the invalid part.
 #[test]
 fn what_is_wrong_is_named() {
     for text in [

@@ -110,7 +110,7 @@ fn lists_may_be_long() {
     }
 }
 
-/// Goal: what is no list of tags is refused.
+/// Goal: a text that is not a list of tags is refused.
 #[test]
 fn bad_fields_are_refused() {
     let of = |value: &str| Condition::default().add_field(false, value.as_bytes());

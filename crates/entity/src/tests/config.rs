@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what is printed is what is read, and near misses are refused.
+/// Goal: printed values parse back, and near misses are refused.
 #[test]
 fn policies_round_trip_and_others_are_refused() {
     for text in ["always", "interval:250", "off"] {

@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-/// Goal: a value is text by its type alone, if it is UTF-8 and short; the rule that clients are told.
+/// Goal: a value is text by its type alone, if it is UTF-8 and short; the documented rule.
 #[test]
 fn values_are_text_by_their_type() {
     let is_text = |content_type: &str, value: &[u8]| {

@@ -25,10 +25,10 @@ fn keys_lie_behind_all_ids() {
     assert_eq!(set_of_header(&keys[4]), None);
 }
 
-/// All parts of a value whose length nobody knew were read to count them, and of one that was cut off as many were
-/// deleted as had been announced.
+/// All parts of a value of unknown length were read to count them, and of one that was cut off the announced number was
+/// deleted.
 ///
-/// Goal: the count is exact, whatever was announced, and few parts are looked at.
+/// Goal: the count is exact, whatever was announced, and few parts are read.
 #[test]
 fn parts_are_counted_by_a_few_looks() {
     let store = MemoryStore::new();
@@ -56,7 +56,7 @@ fn parts_are_counted_by_a_few_looks() {
     }
 }
 
-/// Goal: what is in use is not condemned, and what is condemned is not taken into use.
+/// Goal: a set in use is not condemned, and a condemned set is not taken into use.
 #[test]
 fn pins_and_deletion_exclude_each_other() {
     let sets = PartSets::default();

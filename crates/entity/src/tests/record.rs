@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// Goal: what was written is read, whatever it is; every cut within the head is refused.
+    /// Goal: a written record is read back, whatever it is; every cut within the head is refused.
     #[test]
     fn records_round_trip(
         version: u64,
@@ -32,7 +32,7 @@ fn other_formats_are_refused() {
     );
 }
 
-/// Goal: what a value in parts is stored as says how long it is, and nothing else does.
+/// Goal: the stored form of a value in parts has its length, and no other record is taken for one.
 #[test]
 fn extents_round_trip() {
     let head = Head {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what is asked for is what is waited for, by default a quorum.
+/// Goal: the requested number of copies is waited for, by default a quorum.
 #[test]
 fn acknowledgements_are_counted() {
     for (kept, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)] {

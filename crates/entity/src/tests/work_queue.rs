@@ -44,8 +44,7 @@ fn every_item_arrives_once_in_its_senders_order() {
     );
 }
 
-/// Goal: a task is woken by work and by the end, takes all of it, and is not told of an end before it
-/// has.
+/// Goal: a task is woken by work and by the end, takes all of it, and does not get the end before it has.
 #[test]
 fn a_task_is_woken_by_work_and_by_the_end() {
     struct Count(AtomicUsize);

@@ -165,7 +165,7 @@ fn wrong_directories_are_refused() {
     assert!(matches!(error, DataDirError::Locked { .. }), "{error}");
     assert_eq!(value(&running, b"k"), Some(b"v".to_vec()));
 
-    // A restore that was cut off is served by nobody.
+    // A restore that was cut off is not served.
     fs::create_dir(path("part")).unwrap();
     fs::write(path("part").join("CURRENT"), "MANIFEST-000001\n").unwrap();
     let error = open_at(&path("part")).map(drop).unwrap_err();
@@ -262,7 +262,7 @@ fn checkpoint_while_serving_is_one_moment() {
     }
 }
 
-/// Goal: a checkpoint that panics is answered 500 and counted, and the thread that makes them goes on.
+/// Goal: a checkpoint that panics gets 500 and counted, and the thread that makes them goes on.
 #[test]
 fn a_panicking_checkpoint_ends_no_thread() {
     let home = tempfile::tempdir().unwrap();

@@ -68,11 +68,11 @@ fn encodings_are_kept() {
     });
 }
 
-/// A fragment with Content-Range replaced its value, gzip was handed to readers as it was, a PUT without a length wiped the
-/// value, and `expire=+1` was kept for ever: all with 201.
+/// A fragment with Content-Range replaced its value, gzip was returned to readers unmarked, a PUT without a length
+/// wiped the value, and `expire=+1` was kept for ever: all with 201.
 ///
-/// Goal: what would change a request's meaning and is not done is refused, and nothing is written; what says the same is
-/// done.
+/// Goal: unsupported parts that would change a request's meaning are refused, and nothing is written; parts without
+/// effect are accepted.
 #[test]
 fn what_is_not_done_is_refused() {
     on_each_store(|server| {
@@ -334,8 +334,8 @@ fn replicas_of_one_are_one() {
     );
 }
 
-/// Goal: unknown paths are 400, known paths with another method 405 with what is allowed, an unknown method is 501, and
-/// OPTIONS is told what is allowed.
+/// Goal: unknown paths are 400, known paths with another method 405 with the allowed ones, an unknown method is 501,
+/// and OPTIONS gets the allowed ones.
 #[test]
 fn unknown_paths_and_methods() {
     on_each_store(|server| {
@@ -381,7 +381,7 @@ fn unknown_paths_and_methods() {
     });
 }
 
-/// Goal: HEAD tells a value's size without the value.
+/// Goal: HEAD returns a value's size without the value.
 #[test]
 fn head_is_a_get_without_the_value() {
     on_each_store(|server| {
@@ -416,8 +416,8 @@ fn body_limit_is_exact() {
     assert_eq!(server.connect().get(b"fits").body, [1; 1000]);
 }
 
-/// Goal: requests of one connection take effect and are answered in the order they were sent,
-/// although puts wait for a commit and gets do not.
+/// Goal: requests of one connection take effect and get responses in the order they were sent, although puts wait for a
+/// commit and gets do not.
 #[test]
 fn pipelined_requests_keep_their_order() {
     on_each_store(|server| {
@@ -447,7 +447,7 @@ fn pipelined_requests_keep_their_order() {
     });
 }
 
-/// Goal: what one connection was told is what another one reads, across shards.
+/// Goal: a value acknowledged on one connection is read on another one, across shards.
 #[test]
 fn acknowledged_writes_are_seen_by_every_shard() {
     let (_directory, store) = rocksdb();
@@ -462,7 +462,7 @@ fn acknowledged_writes_are_seen_by_every_shard() {
     }
 }
 
-/// Goal: a client that leaves before its response harms nobody, and its write is done all the same.
+/// Goal: a client that leaves before its response has no other effect, and its write is still done.
 #[test]
 fn client_that_leaves_early_harms_nobody() {
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
@@ -531,7 +531,7 @@ fn bytes_in_flight_are_limited() {
     assert_eq!(client.put(b"small", b"accepted"), 201);
 }
 
-/// Goal: after a failed commit nothing is acknowledged, status says so, reads go on.
+/// Goal: after a failed commit nothing is acknowledged, status reports it, reads go on.
 #[test]
 fn failed_commit_refuses_writes_and_keeps_reading() {
     for faults in [
@@ -543,7 +543,7 @@ fn failed_commit_refuses_writes_and_keeps_reading() {
             broken_after_commits: Some(2),
             ..Faults::default()
         },
-        // Writes waited for ever, and status said ready.
+        // Writes waited for ever, and status reported ready.
         Faults {
             panicking_commit: Some(3),
             ..Faults::default()
@@ -578,7 +578,7 @@ fn failed_commit_refuses_writes_and_keeps_reading() {
     }
 }
 
-/// Goal: a read that panics is answered 503, and so is the next one: the read thread goes on.
+/// Goal: a read that panics gets 503, and so is the next one: the read thread goes on.
 #[test]
 fn a_panicking_read_ends_no_thread() {
     let (_directory, inner) = rocksdb();
@@ -660,7 +660,7 @@ fn metrics_name_the_engine_and_count() {
     );
 }
 
-/// Goal: a graceful stop answers what was accepted.
+/// Goal: a graceful stop completes accepted requests.
 #[test]
 fn graceful_stop_answers_waiting_writes() {
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
@@ -674,7 +674,7 @@ fn graceful_stop_answers_waiting_writes() {
         .unwrap();
     wait_until(|| store.commits() == 1);
     server.begin_stop();
-    // It closes who is idle when it stops: the write is still held then.
+    // It closes idle connections when it stops: the write is still held then.
     assert_eq!(idle.read_reply(false).unwrap(), None);
     assert!(client.has_nothing());
     store.release();

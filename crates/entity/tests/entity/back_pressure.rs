@@ -1,5 +1,4 @@
-//! What is refused for the moment, and accepted again by itself: by an engine that has stopped writes, and
-//! by a disk without room.
+//! Temporary refusals that end without a restart: by an engine that has stopped writes, and by a disk without room.
 
 use std::sync::Arc;
 
@@ -53,13 +52,13 @@ fn full_disk_refuses_puts_first_and_takes_them_again() {
     assert_eq!(client.metric("millpond_entity_poisoned "), 0);
     store.set_disk(disk(1000));
     wait_until(|| client.delete(b"id") == 202);
-    // The monitor may have looked at the disk before there was room, and say so only now.
+    // The monitor may have checked the disk before there was room, and publish that only now.
     wait_until(|| client.put(b"id", b"again") == 201);
     assert_eq!(client.get(b"id").body, b"again");
 }
 
-/// Goal: while the disk takes a write and does not come back, whatever needs no disk is answered by every
-/// shard: thousands of responses in the time of one sync, which ends only when they are all there.
+/// Goal: while the disk takes a write and does not come back, every shard serves requests that need no disk: thousands
+/// of responses in the time of one sync, which ends only when they are all there.
 #[test]
 fn shards_answer_while_the_disk_hangs() {
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));

@@ -1,11 +1,11 @@
-//! Reads that may not wait, of an engine that has not yet looked at its tables.
+//! Reads that may not wait, of an engine that has not read its tables yet.
 
 use millpond_entity::store::{CachedRead, Durability, Write};
 use millpond_entity::{Engine, EntityConfig, Store, open};
 
-/// The engine answers a read from memory with success and an empty value where it would have to open a
-/// table first; only an error says so where it would have to read a block. Such reads were taken for the
-/// entity's value, which they never are: a record has a head.
+/// A read from memory returns success and an empty value if the engine would have to open a table first; only if it
+/// would have to read a block is it an error. Such reads were taken for the entity's value, which they never are: a
+/// record has a head.
 ///
 /// Goal: behind a restart every such read finds the value or nothing certain, and the disk has it.
 #[test]

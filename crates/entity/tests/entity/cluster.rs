@@ -1,5 +1,5 @@
-//! What is different where a cluster keeps the entities: how many copies answer, and what happens when
-//! one of three nodes does not. What is the same is played by `api`, `records` and `range`.
+//! Behavior that differs with a cluster: how many copies respond, and the effect of one of three nodes not responding.
+//! Common behavior is tested by `api`, `records` and `range`.
 
 mod nodes;
 mod secured;
@@ -26,8 +26,8 @@ fn ask(client: &mut Client, method: &str, id: &str, replicas: &str, body: &[u8])
     client.request(method, &target, body)
 }
 
-/// Goal: each number of copies that there is can be asked for, by every call; every other one is 400, says
-/// why, and changes nothing.
+/// Goal: each number of copies that there is can be requested, by every call; every other one is 400 with the reason,
+/// and changes nothing.
 #[test]
 #[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn replicas_are_what_there_are() {
@@ -36,7 +36,7 @@ fn replicas_are_what_there_are() {
     let mut client = server.connect();
     for replicas in ["1/3", "2/3", "3/3", "2%2F3"] {
         assert_eq!(ask(&mut client, "PUT", "k", replicas, b"v").status, 201);
-        // One copy that answers may not have what two have acknowledged.
+        // One copy that responds may not have what two have acknowledged.
         let read = if replicas == "1/3" { "3/3" } else { replicas };
         assert_eq!(ask(&mut client, "GET", "k", read, b"").body, b"v");
         assert_eq!(ask(&mut client, "HEAD", "k", read, b"").status, 200);
@@ -65,8 +65,8 @@ fn replicas_are_what_there_are() {
     assert_eq!(client.get(b"k").body, b"kept");
 }
 
-/// Goal: a keyspace stays what it was made as; whoever expects another one, or one that is not there, is
-/// told so before anything is served.
+/// Goal: a keyspace keeps its creation settings; a server that expects others, or a missing keyspace, fails before it
+/// serves.
 #[test]
 #[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn keyspaces_stay_what_they_are() {
@@ -181,7 +181,7 @@ fn limits_of_plain_keyspaces() {
     assert_eq!(client.get(b"larger").status, 404);
 }
 
-/// Goal: what the cluster will not do at all is not told as if it might have been done.
+/// Goal: a write the cluster rejects is not reported as possibly done.
 #[test]
 #[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn a_table_that_is_gone_is_no_timeout() {
@@ -204,7 +204,7 @@ fn a_table_that_is_gone_is_no_timeout() {
     }
 }
 
-/// Goal: a stop answers what was accepted, and clients that are gone hold nothing up.
+/// Goal: a stop completes accepted requests, and clients that are gone delay nothing.
 #[test]
 #[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn a_stop_answers_what_waits() {
@@ -234,8 +234,8 @@ fn a_stop_answers_what_waits() {
     assert_eq!(answered, 15);
 }
 
-/// Goal: of two servers on one keyspace, each reads what the other was told, at once, and a third one
-/// when both are gone.
+/// Goal: of two servers on one keyspace, each reads the other's acknowledged writes, at once, and a third one when both
+/// are gone.
 #[test]
 #[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn servers_share_a_keyspace() {
@@ -262,8 +262,8 @@ fn servers_share_a_keyspace() {
 /// Acknowledged before a node dies, and at least as many behind it.
 const ROUND_WRITES: u64 = 100;
 
-/// A client that writes its own ids until it is told to end; the last round that was acknowledged, for
-/// each id, and the last that was tried. What was acknowledged to all is counted.
+/// A client that writes its own ids until it is stopped; returns the last acknowledged round of each id, and the last
+/// tried. All acknowledged writes are counted.
 fn write_on(
     server: &TestServer,
     number: usize,
@@ -311,8 +311,8 @@ fn is_described(server: &TestServer, method: &str, path: &str, status: u16) -> b
     responses[status.to_string()].is_object()
 }
 
-/// Four clients write; `meanwhile` gets a way to wait for more that is acknowledged, and then they end. What each of them
-/// has acknowledged and tried.
+/// Four clients write; `meanwhile` gets a function that waits for more acknowledged writes, and then they end. Returns
+/// each one's acknowledged and tried rounds.
 fn write_while(server: &TestServer, meanwhile: impl FnOnce(&dyn Fn())) -> Vec<Vec<(u64, u64)>> {
     let end = AtomicBool::new(false);
     let count = AtomicU64::new(0);
@@ -334,9 +334,9 @@ fn write_while(server: &TestServer, meanwhile: impl FnOnce(&dyn Fn())) -> Vec<Ve
     })
 }
 
-/// Goal: a node dies in the middle of writing: a quorum goes on, and nothing that it acknowledged is lost;
-/// all three are 504, which is neither success nor a promise that nothing was done; when the node is
-/// back, all three answer, and have everything.
+/// Goal: a node dies in the middle of writing: a quorum goes on, and nothing that it acknowledged is lost; all three
+/// are 504, which is neither success nor a promise that nothing was done; when the node is back, all three respond, and
+/// have everything.
 #[test]
 #[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn a_node_dies_and_comes_back() {
@@ -362,8 +362,8 @@ fn a_node_dies_and_comes_back() {
     }
 }
 
-/// Goal: all nodes die in the middle of writing: nothing is 201 until they are back, every response says what it means, and
-/// what was acknowledged is there afterwards, by the same server, which finds them again.
+/// Goal: all nodes die in the middle of writing: nothing is 201 until they are back, every response is correct, and
+/// acknowledged writes are there afterwards, by the same server, which finds them again.
 #[test]
 #[ignore = "takes a cluster: cargo bench-suite cassandra"]
 fn all_nodes_die_and_come_back() {
@@ -395,7 +395,7 @@ fn all_nodes_die_and_come_back() {
     }
 }
 
-/// What was acknowledged is there, or what was tried after it.
+/// The acknowledged value is there, or one tried after it.
 fn check_all(client: &mut Client, rounds: &[Vec<(u64, u64)>], replicas: &str) {
     let mut count = 0;
     for (number, rounds) in rounds.iter().enumerate() {
@@ -415,7 +415,7 @@ fn check_all(client: &mut Client, rounds: &[Vec<(u64, u64)>], replicas: &str) {
     println!("{count} acknowledged writes are there, {replicas}");
 }
 
-/// Two of three answer.
+/// Two of three respond.
 fn one_down(server: &TestServer) {
     let mut client = server.connect();
     for replicas in ["1/3", "2/3"] {
@@ -435,7 +435,7 @@ fn one_down(server: &TestServer) {
     assert!(is_described(server, "DELETE", "/v0/entity", 501));
     assert_eq!(client.request("GET", "/v0/status", b"").status, 200);
     assert!(client.metric("millpond_entity_too_few_replicas_total ") >= 5);
-    // A quorum knows nothing of what was answered with 504: it may be there or not.
+    // A quorum does not know writes with 504: they may be there or not.
     let after = ask(&mut client, "GET", "k", "2/3", b"");
     assert!(matches!(after.status, 200 | 404), "{}", after.status);
 }

@@ -1,4 +1,4 @@
-//! Many threads against the caches: what was acknowledged is what everybody reads from then on.
+//! Many threads against the caches: an acknowledged write is what every reader sees from then on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use millpond_mempool::{BlockPool, Buffer, Checks, PoolMode};
 
 const KEYS: usize = 6;
 
-/// The newest version of each key that somebody was told is written.
+/// The newest acknowledged version of each key.
 #[derive(Default)]
 struct Acknowledged([AtomicU64; KEYS]);
 
@@ -34,7 +34,7 @@ impl Acknowledged {
     }
 }
 
-/// What one reader saw last of each key: versions never go back for it either.
+/// Last version of each key that one reader saw: versions never go back for it either.
 #[derive(Default)]
 struct Seen([u64; KEYS]);
 
@@ -62,7 +62,7 @@ fn version_of(value: &[u8]) -> u64 {
     version
 }
 
-/// A shard without sockets: what `handler` does, on a thread of the test.
+/// A shard without sockets: the work of `handler`, on a thread of the test.
 struct Shard<S> {
     store: Arc<S>,
     link: ShardLink,
@@ -288,7 +288,7 @@ fn failed_commit_leaves_no_stale_value() {
     }
 }
 
-/// Goal: over real sockets, 64 connections on two shards never see less than another was told.
+/// Goal: over real sockets, 64 connections on two shards never see less than was acknowledged to another.
 #[test]
 fn no_connection_reads_less_than_another_was_told() {
     for mode in [
@@ -351,8 +351,8 @@ fn read_versions(client: &mut Client, acknowledged: &Acknowledged, reader: u64) 
     }
 }
 
-/// Goal: what a shard wrote it answers without the engine; what a read thread found, it asks for
-/// once; what was deleted is gone.
+/// Goal: a shard serves its own writes without the engine; it requests a value from a read thread once; deleted values
+/// are gone.
 #[test]
 fn written_and_cold_values_become_hot() {
     let cold = Faults {

@@ -88,7 +88,7 @@ fn faults() -> impl Strategy<Value = Faults> {
     ]
 }
 
-/// All that a store holds of `keys`, read the slow way and, where memory answers, the fast way.
+/// All that a store holds of `keys`, read the slow way and, if in memory, the fast way.
 fn contents<'a>(store: &impl Store, keys: impl Iterator<Item = &'a Vec<u8>>) -> Map {
     let mut map = Map::new();
     for key in keys {
@@ -105,7 +105,7 @@ fn contents<'a>(store: &impl Store, keys: impl Iterator<Item = &'a Vec<u8>>) -> 
     map
 }
 
-/// What is known after a run: what was acknowledged, and what it would be with the failed batch.
+/// Known state after a run: the acknowledged writes, and those with the failed batch.
 struct Known {
     acknowledged: Map,
     with_failed_batch: Option<Map>,
@@ -267,7 +267,7 @@ fn reads_agree_while_tables_come_and_go() {
     assert!(tables.count() > 0, "nothing was ever written to a table");
 }
 
-/// A shard's end of an executor, without sockets: answers are polled instead of woken for.
+/// A shard's end of an executor, without sockets: results are polled without wakes.
 struct TestShard {
     link: ShardLink,
     blocks: BlockPool,
@@ -292,7 +292,7 @@ impl TestShard {
         self.link.submit(job);
     }
 
-    /// Waits until all jobs are answered; their requests and outcomes, in order.
+    /// Waits until all jobs have results; returns their requests and outcomes, in order.
     fn settle(&mut self) -> Vec<(u64, Outcome)> {
         wait_until(|| {
             self.link.take_answers(&mut self.answers);
@@ -323,8 +323,8 @@ fn put(key: &str, value: &str) -> Change {
     (key.as_bytes().to_vec(), Some(value.as_bytes().to_vec()))
 }
 
-/// Goal: what queues while a commit runs is the next batch, as one; a batch over the byte limit
-/// is split; answers come in order.
+/// Goal: jobs queued while a commit runs form the next batch; a batch over the byte limit is split; results come in
+/// order.
 #[test]
 fn what_queued_during_a_commit_is_the_next_batch() {
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
@@ -474,8 +474,8 @@ fn failure_refuses_all_that_queued_behind_it() {
     );
 }
 
-/// Goal: under an interval policy a write is answered before its sync, and the sync comes by
-/// itself; at the end everything is synced. Without any sync, a failed one cannot happen.
+/// Goal: under an interval policy a write is acknowledged before its sync, and the sync follows automatically; at the
+/// end everything is synced. Without any sync, a failed one cannot happen.
 #[test]
 fn interval_policy_syncs_later_and_off_never() {
     let interval = |ms| SyncPolicy::Interval {
@@ -540,7 +540,7 @@ fn failed_interval_sync_refuses_later_writes() {
     assert_eq!(shard.settle(), [(2, Outcome::Refused)]);
 }
 
-/// Goal: what was submitted before the end is committed, although nobody waits for the response.
+/// Goal: jobs submitted before the end are committed, although no client waits for the response.
 #[test]
 fn end_commits_what_is_queued() {
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));

@@ -1,5 +1,4 @@
-//! kill -9 at any moment, under a load of everything that clients can ask for: what they were told
-//! before and are told afterwards fits one register for each key.
+//! kill -9 at any moment, under a load of all operations: the responses before and after fit one register for each key.
 //!
 //! Connections on both shards put (with and without conditions, some with an end), delete, read, and
 //! read ranges, all of the same keys. After so many responses the server process is killed; some are
@@ -33,7 +32,7 @@ const KILLS_DEFAULT: u32 = 6;
 
 const CONNECTIONS: u64 = 8;
 
-/// A server is killed before it has answered so many.
+/// A server is killed after so many responses.
 const ANSWERS_MAX: u64 = 1500;
 
 /// Of the calls that a start makes.
@@ -45,15 +44,15 @@ const MET_BY_ALL: Fault = Fault {
     is_full: false,
 };
 
-/// A data directory, those who visit its servers, and what they have seen.
+/// A data directory, the clients of its servers, and what they have seen.
 struct Scene {
     data: PathBuf,
     random: fastrand::Rng,
     start: Instant,
     visitors: Vec<Visitor>,
-    /// Reads all when nobody else asks.
+    /// Reads all when no other client is active.
     looker: Visitor,
-    /// What each key may hold.
+    /// Possible contents of each key.
     possible: Vec<HashSet<State>>,
     tally: Tally,
 }
@@ -101,7 +100,7 @@ impl Scene {
         }
     }
 
-    /// Everybody asks until the server is killed, and what they saw is judged.
+    /// All clients send requests until the server is killed, and their observations are checked.
     fn live_and_die(&mut self, mut server: ServerProcess, may_refuse: bool) -> bool {
         let visit = self.visit(&server, may_refuse);
         self.looker.look(&visit);
@@ -222,8 +221,8 @@ impl Scene {
         }
     }
 
-    /// Puts behind the newest log what a write leaves that was cut off: part of a record, a record
-    /// whose bytes did not arrive, or room without bytes.
+    /// Puts behind the newest log the remains of an interrupted write: part of a record, a record whose bytes did not
+    /// arrive, or room without bytes.
     fn leave_torn_record(&mut self) {
         let Some(log) = newest_log(&self.data) else {
             return;
@@ -282,7 +281,7 @@ fn seed() -> u64 {
 }
 
 impl Scene {
-    /// The last server lives on: what it holds is what all before it promised.
+    /// The last server lives on: it holds all acknowledged writes of those before it.
     fn end(mut self) -> Tally {
         let server = ServerProcess::start(&self.data);
         let visit = self.visit(&server, false);

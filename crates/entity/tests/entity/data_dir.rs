@@ -34,7 +34,7 @@ fn directory_in_use_is_refused() {
     open_at(&path).unwrap();
 }
 
-/// Goal: a path without a parent, a file, and somebody else's files are refused untouched.
+/// Goal: a path without a parent, a file, and foreign files are refused untouched.
 #[test]
 fn wrong_paths_are_refused() {
     let parent = tempfile::tempdir().unwrap();

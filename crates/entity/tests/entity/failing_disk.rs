@@ -1,10 +1,10 @@
-//! Each write, sync, rename, link and creation of a file fails once, while a directory is made, opened,
-//! upgraded, copied or restored: what was acknowledged is there at the next opening, and what is not
-//! complete is not taken for it. Then the power is lost as well.
+//! Each write, sync, rename, link and creation of a file fails once, while a directory is made, opened, upgraded,
+//! copied or restored: acknowledged writes are there at the next opening, and incomplete data is not taken for
+//! complete. Then the power is lost as well.
 //!
-//! The i-th call fails in a process of its own, for growing i, until none is left to fail. A check takes
-//! large steps; `MILLPOND_DISK_STEP=1` makes every one of them, and `cargo bench-suite crash` does so. What
-//! clients see meanwhile: `crash`.
+//! The i-th call fails in a separate process, for growing i, until none is left to fail. A check takes large steps;
+//! `MILLPOND_DISK_STEP=1` makes every one of them, and `cargo bench-suite crash` does so. Clients' view meanwhile:
+//! `crash`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ const HOME_VARIABLE: &str = "MILLPOND_TEST_DISK_HOME";
 /// Calls from one that fails to the next, in a test of every day, at most.
 const STEP_DEFAULT: u64 = 20;
 
-/// What is there before a job begins.
+/// State before a job begins.
 const BEFORE: u64 = 20;
 
-/// What a process does on the disk.
+/// Disk work of a process.
 #[derive(Clone, Copy, Debug)]
 enum Job {
     /// A directory is made, written to, and its tables are merged.
@@ -128,7 +128,7 @@ fn prepare(job: Job, places: &Places) {
     }
 }
 
-/// Not a test of its own: what the others plant failures in. It prints what it was promised.
+/// Not a separate test: the others inject failures into it. It prints the acknowledged writes.
 #[test]
 #[ignore = "the process of the other tests"]
 fn disk_process() {
@@ -171,7 +171,7 @@ fn run(job: Job, places: &Places) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What a process said that it did.
+/// Reports of a process about its work.
 #[derive(Debug)]
 struct Said {
     acknowledged: Vec<u64>,
@@ -221,7 +221,7 @@ fn assert_holds(path: &Path, numbers: impl Iterator<Item = u64>, what: &str) {
     }
 }
 
-/// What was promised is there, and a part of a copy is not taken for one.
+/// Acknowledged writes are there, and a partial copy is not taken for one.
 fn judge(job: Job, places: &Places, said: &Said, what: &str) {
     let before = match job {
         Job::Create => 0..0,

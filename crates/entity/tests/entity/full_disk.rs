@@ -184,7 +184,7 @@ fn disk_with_room_again_is_written_without_a_restart() {
     assert!(client.metric("millpond_entity_disk_full_total ") > 0);
     assert_holds(&mut client, &acknowledged);
     disk.grow("400m");
-    // The monitor has to look first; it may have looked before there was room, and say so only now.
+    // The monitor has to check first; it may have checked before there was room, and publish that only now.
     wait_until(|| client.put(b"one more", b"small") == 201);
     wait_until(|| client.request("GET", "/v0/status", b"").status == 200);
     assert_eq!(client.delete(&0_u32.to_be_bytes()), 202);
@@ -204,7 +204,7 @@ fn disk_with_room_again_is_written_without_a_restart() {
 /// PUT until 507, then DELETE everything: free space did not move in 160 s, and writes stayed refused until a restart. The
 /// deletes sat in memory, and nothing made the engine merge.
 ///
-/// Goal: what was deleted, or has ended, comes back as room, and puts with it, without a restart.
+/// Goal: room of deleted and expired entities comes back, and puts with it, without a restart.
 #[test]
 fn room_comes_back_by_itself() {
     for ends in [false, true] {
@@ -253,7 +253,7 @@ fn room_comes_back_by_itself() {
     }
 }
 
-/// Reads are answered, and with what was acknowledged.
+/// Reads are served, with the acknowledged values.
 fn assert_holds(client: &mut Client, acknowledged: &BTreeMap<[u8; 4], Vec<u8>>) {
     for (key, value) in acknowledged {
         let reply = client.get(key);

@@ -1,5 +1,5 @@
-//! kill -9 in the middle of pipelines of writes, then a restart: what is left of each pipeline is a
-//! first part of it, whatever keys it changed. What connections that share keys may see: `crash`.
+//! kill -9 in the middle of pipelines of writes, then a restart: a prefix of each pipeline is left, whatever keys it
+//! changed. Connections that share keys: `crash`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -42,8 +42,7 @@ impl Writer {
         }
     }
 
-    /// Writes until the connection ends, which is the only way it ends. What was acknowledged to all is
-    /// counted.
+    /// Writes until the connection ends, which is the only way it ends. All acknowledged writes are counted.
     fn run(&mut self, mut client: Client, acknowledged: &AtomicU64) {
         loop {
             let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Large values: what there is no memory for waits, for a while, and nothing else does.
+//! Large values: one without memory waits, for a while, and no other request does.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ fn value(len: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// Connections that have sent nearly all of a PUT, and what is left of each: with them all memory is taken. The
-/// server says that it goes on when it has taken memory for one.
+/// Connections that have sent nearly all of a PUT, and the rest of each: they use all memory. The server sends 100
+/// Continue when it has taken memory for one.
 fn half_sent(server: &TestServer, body: &[u8]) -> Vec<(Client, Vec<u8>)> {
     let parts = body.chunks(body.len() / 4 + 1).enumerate();
     let halves: Vec<_> = parts
@@ -71,8 +71,8 @@ fn limit_hits(client: &mut Client) -> u64 {
     client.metric(&limit_hits(0)) + client.metric(&limit_hits(1))
 }
 
-/// Goal: beside large bodies on their way in one more is not read, short ones are, and it is taken as soon as
-/// others are answered.
+/// Goal: beside large bodies on their way in one more is not read, short ones are, and it is read as soon as others
+/// have responses.
 #[test]
 fn bodies_beyond_the_budget_wait_for_others() {
     // A body waits for 5 s, which is what a machine that has other things to do may take for all of this.
@@ -113,7 +113,8 @@ fn body_waits_for_others() -> bool {
     true
 }
 
-/// Goal: who waits for those that never send, where nobody is cut, is told to come back later, and those that go leave their memory.
+/// Goal: a request that waits for clients that never send, if none is cut, gets Retry-After, and those that go leave
+/// their memory.
 #[test]
 fn bodies_do_not_wait_for_ever() {
     let server = start();
@@ -131,7 +132,7 @@ fn bodies_do_not_wait_for_ever() {
     assert_eq!(again.put(b"second", &second), 201);
 }
 
-/// What the server does with those that stand still while others wait, at once.
+/// The server's reaction to stalled clients while others wait, at once.
 fn impatient(server: &mut millpond_http::ServeConfig) {
     let limits = LimitValues {
         contended_grace_ns: 1,
@@ -140,10 +141,10 @@ fn impatient(server: &mut millpond_http::ServeConfig) {
     server.limits = limits.checked().unwrap();
 }
 
-/// One upload of 260 B/s with `Content-Length: 60000000` kept every PUT over 64 KiB of everybody at 503.
+/// One upload of 260 B/s with `Content-Length: 60000000` kept every PUT over 64 KiB of all clients at 503.
 ///
-/// Goal: clients that announce much and stand still keep nobody waiting: those that send are served, those that
-/// hold memory for which others wait are answered 408.
+/// Goal: clients that announce much and stall delay no other: those that send are served, those that hold memory for
+/// which others wait get 408.
 #[test]
 fn uploads_that_stand_still_give_way() {
     let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, http| {
@@ -174,7 +175,7 @@ fn uploads_that_stand_still_give_way() {
         const RECEIVED: &str = "millpond_driver_received_bytes_total{";
         let before = client.metric_sum(RECEIVED);
         let mut slow: Vec<Client> = (0..count).map(|_| announce(bytes, sent)).collect();
-        // What has not come yet is not held: then the others would be those who are slow.
+        // Bytes that have not come yet are not held: otherwise the others would count as slow.
         wait_until(|| client.metric_sum(RECEIVED) >= before + (count * sent) as u64);
         let other = value(others, 2);
         // As soon as they hold memory that is needed.
@@ -285,8 +286,8 @@ fn a_body_alone_may_be_larger_than_the_budget() {
     }
 }
 
-/// Goal: while a client that does not read has memory that large values may take on their way out, what is small is
-/// answered, and others that read large ones are answered at the latest when that client is gone.
+/// Goal: while a client that does not read has memory that large values may take on their way out, small values are
+/// served, and others that read large ones get responses at the latest when that client is gone.
 #[test]
 fn readers_wait_for_one_that_does_not_read() {
     let cold = Faults {
@@ -321,7 +322,7 @@ fn readers_wait_for_one_that_does_not_read() {
             .send(&request("GET", "/v0/entities?start=large", b""))
             .unwrap();
         wait_until(|| client.metric(COLD_READS) > reads && client.metric(RANGES) > ranges);
-        // Both are answered behind those that wait.
+        // Both get their responses after those that wait.
         assert_eq!(client.get(b"small").body, b"value");
         let small = request("GET", "/v0/entities?start=small", b"");
         client.send(&small).unwrap();
@@ -344,8 +345,8 @@ fn readers_wait_for_one_that_does_not_read() {
 const COLD_READS: &str = "millpond_entity_cold_reads_total ";
 const RANGES: &str = "millpond_entity_ranges_total ";
 
-/// A client that does not read, and others that wait for the memory it has, took all places of requests that
-/// wait for the store: every PUT was answered with 503 meanwhile.
+/// A client that does not read, and others that wait for the memory it has, used all places of requests that wait for
+/// the store: every PUT got 503 meanwhile.
 ///
 /// Goal: beside as many waiting reads as may be, a write is taken.
 #[test]
@@ -374,10 +375,10 @@ fn readers_that_wait_leave_room_to_writers() {
     drop((stuck, waiting));
 }
 
-/// The place of a range read that waits for memory outlived the read: nobody else who waited was looked at
-/// before there was room for it, and whoever asked and left again and again made the list grow.
+/// The place of a range read that waits for memory outlived the read: no other waiting read was checked before there
+/// was room for it, and a client that repeatedly requested and left made the list grow.
 ///
-/// Goal: one that was stopped makes nobody wait.
+/// Goal: a stopped read delays no other.
 #[test]
 fn a_range_that_was_given_up_makes_nobody_wait() {
     const LONG: usize = 500 << 10;
@@ -438,8 +439,8 @@ fn a_range_that_was_given_up_makes_nobody_wait() {
     drop(others);
 }
 
-/// What is refused whatever its body is was taken into memory first, from strangers too: a few of them, who
-/// send slowly, left none to those who have a token.
+/// Bodies of requests that are refused anyway were read into memory first, from unauthorized clients too: a few slow
+/// ones left none to clients with a token.
 ///
 /// Goal: where tokens are given, only what may be kept is waited for.
 #[test]
@@ -462,7 +463,7 @@ fn what_is_refused_anyway_takes_no_memory() {
         let reply = client.read_reply(false).unwrap().unwrap();
         assert_eq!(reply.status, status, "{method} {target}");
     }
-    // What is short is passed over, and the connection goes on.
+    // A short body is skipped, and the connection goes on.
     let mut client = server.connect();
     assert_eq!(client.request("POST", "/v0/entity", b"short").status, 405);
     assert_eq!(client.request("GET", "/v0/status", b"short").status, 200);

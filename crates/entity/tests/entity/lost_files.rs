@@ -63,7 +63,7 @@ fn fill(store: &RocksDbStore, durability: Durability) {
     }
 }
 
-/// How many of the entities are as they were written; the first that is not, without an error of its own, is told.
+/// How many of the entities are unchanged; the first that is not, without an error of its own, is reported.
 fn right_ones(store: &RocksDbStore) -> (usize, Option<u16>) {
     let mut right = 0;
     let mut wrong = None;
@@ -100,7 +100,7 @@ pub(crate) fn write_files(path: &Path, files: &BTreeMap<String, Vec<u8>>) {
     }
 }
 
-/// What is on the disk after a clean stop.
+/// State on the disk after a clean stop.
 pub(crate) fn stopped() -> BTreeMap<String, Vec<u8>> {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("data");
@@ -110,7 +110,7 @@ pub(crate) fn stopped() -> BTreeMap<String, Vec<u8>> {
     files(&path)
 }
 
-/// What is there when the server is killed a moment after it noted its files.
+/// State when the server is killed a moment after it noted its files.
 pub(crate) fn killed(durability: Durability) -> BTreeMap<String, Vec<u8>> {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("data");
@@ -153,7 +153,7 @@ struct Case {
 }
 
 impl Case {
-    /// Nothing that looks changes a file, but for the engine's lock and the note that files change from now on.
+    /// No inspection changes a file, except the engine's lock and the note that files change from now on.
     fn assert_untouched(&self, by: &str) {
         let name = &self.name;
         let after = files(&self.path);
@@ -193,7 +193,7 @@ impl Case {
         }
     }
 
-    /// What is left is served, and all that was there lies aside.
+    /// The rest is served, and all earlier files are set aside.
     fn accept(&self) {
         let name = &self.name;
         let store = open_accepting(&self.path);
@@ -240,7 +240,7 @@ fn every_change_is_found(kind: &str, image: &BTreeMap<String, Vec<u8>>) {
 /// Of 1,250 ids 896 were gone after CURRENT was, and the status was 200; a MANIFEST that was cut by 20 bytes, a log that
 /// was removed and one with a flipped byte were all taken for what had been written.
 ///
-/// Goal: whatever becomes of any file of a stopped directory, no start and no look serves less than was there.
+/// Goal: whatever becomes of any file of a stopped directory, no start and no inspection serves less than was there.
 #[test]
 fn no_change_of_a_stopped_directory_passes() {
     every_change_is_found("stopped", &stopped());
@@ -252,7 +252,7 @@ fn no_change_of_a_killed_directory_passes() {
     every_change_is_found("killed", &killed(Durability::Synced));
 }
 
-/// Goal: what is whole is opened without a warning, after a stop and after a kill.
+/// Goal: an intact directory is opened without a warning, after a stop and after a kill.
 #[test]
 fn whole_directories_are_opened() {
     for image in [
@@ -287,7 +287,7 @@ fn cut_log(path: &Path, bytes: u64) {
     file.set_len(log.len() as u64 - bytes).unwrap();
 }
 
-/// Goal: a write that a crash cut off, which nobody was promised, is not taken for a loss.
+/// Goal: a write that a crash cut off, which was not acknowledged, is not reported as a loss.
 #[test]
 fn a_torn_tail_is_opened() {
     let home = tempfile::tempdir().unwrap();
@@ -367,7 +367,7 @@ fn a_start_that_failed_behind_a_torn_log_is_no_loss() {
     }
 }
 
-/// Goal: what `--sync off` did not promise may go with the power.
+/// Goal: writes not promised by `--sync off` may be lost with the power.
 #[test]
 fn unsynced_writes_may_go() {
     let home = tempfile::tempdir().unwrap();
@@ -379,7 +379,7 @@ fn unsynced_writes_may_go() {
     assert!((100..299).contains(&right) && wrong.is_some(), "{right}");
 }
 
-/// Goal: the sentence says what is missing and how much that may be.
+/// Goal: the message has the missing files and the possible loss.
 #[test]
 fn a_loss_is_told() {
     let home = tempfile::tempdir().unwrap();

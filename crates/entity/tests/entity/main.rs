@@ -1,5 +1,5 @@
-//! The entity server as a client, an operator and a crash see it. One program, since each one links
-//! RocksDB: what one file is about is said at its head.
+//! The entity server as a client, an operator and a crash see it. One program, since each one links RocksDB: the first
+//! lines of each file describe it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

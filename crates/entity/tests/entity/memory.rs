@@ -12,10 +12,10 @@ use std::sync::Arc;
 /// Half of what is written.
 const MEMORY_BYTES: u64 = 48 << 20;
 
-/// What comes with a process: code, stacks, and the engine's own structures.
+/// Memory of a process itself: code, stacks, and the engine's own structures.
 const PROCESS_BYTES: u64 = 32 << 20;
 
-/// What a connection may hold: a head, a short body, and what is not sent yet.
+/// Maximum memory of a connection: a head, a short body, and unsent bytes.
 const CONNECTION_BYTES: u64 = (16 + 64 + 256) << 10;
 
 const CONNECTIONS: u64 = 4;
@@ -78,7 +78,7 @@ fn visit(server: &ServerProcess, number: u64) {
     assert_eq!(client.read_reply(false).unwrap().unwrap().status, 200);
     let mut left: usize = 48 << 20;
     let mut bytes = vec![0; 1 << 16];
-    // What is read is not kept here either.
+    // Read bytes are not kept here either.
     while left > 0 {
         let count = client.stream.read(&mut bytes).unwrap();
         assert!(count > 0, "the range is longer");
@@ -138,7 +138,7 @@ pub(crate) fn own_resident_bytes() -> usize {
 
 /// Each thread's arena kept the blocks of less than a part that lay between small ones: 18 MB where 128 were all.
 ///
-/// Goal: what is free in malloc's memory goes back to the system while the server runs.
+/// Goal: malloc's free memory goes back to the system while the server runs.
 #[test]
 fn free_heap_goes_back() {
     const BLOCKS: usize = 400;
@@ -305,7 +305,7 @@ fn exchange_once(address: SocketAddr, head: &str, body: &[u8]) -> Option<u16> {
     std::str::from_utf8(status.get(9..12)?).ok()?.parse().ok()
 }
 
-/// Puts, gets, lists and deletes values of all sizes, and many small ones at once; how many were answered well.
+/// Puts, gets, lists and deletes values of all sizes, and many small ones at once; returns how many succeeded.
 fn mix(server: &ServerProcess, seed: u64, bytes: &[u8]) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut well = 0;

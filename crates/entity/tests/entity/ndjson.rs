@@ -135,7 +135,8 @@ fn on_both(scene: impl Fn(&TestServer)) {
     scene(&TestServer::start(&store, |_, _| {}));
 }
 
-/// Records were told by chunks alone, which intermediaries change and libraries hide, and a value could forge others.
+/// Records were separated by chunks alone, which intermediaries change and libraries hide, and a value could forge
+/// others.
 ///
 /// Goal: another JSON parser finds the same entities, directly, behind a proxy and by HTTP/1.0, whatever is in them;
 /// each tag is that of the entity, and the type is the one it was put with.
@@ -172,8 +173,8 @@ fn lines_survive_what_lies_between() {
     });
 }
 
-/// Goal: a range in pieces of any length, each begun where the last line of the one before says, is the range in one
-/// piece; what has ended counts for nothing; only the last piece says that it is the end.
+/// Goal: a range in pieces of any length, each begun where the previous last line points, equals the range in one
+/// piece; expired entities do not count; only the last piece is marked as the end.
 #[test]
 fn pieces_are_the_whole() {
     on_both(|server| {
@@ -254,7 +255,7 @@ fn first_ids_are_included_or_not() {
     });
 }
 
-/// Goal: chunks stay what is sent unless lines are asked for by name; HEAD responses alike; what is not understood is 400.
+/// Goal: chunks are sent unless lines are requested by name; the same for HEAD; unknown values are 400.
 #[test]
 fn formats_and_refusals() {
     let server = TestServer::start(&Arc::new(MemoryStore::new()), |_, _| {});

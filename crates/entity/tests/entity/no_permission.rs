@@ -17,7 +17,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Goal: not creatable, not readable and not writable are each named; root tests it as nobody.
+/// Goal: not creatable, not readable and not writable are each named; root tests it as the user `nobody`.
 #[test]
 fn missing_permission_is_named() {
     let parent = tempfile::tempdir().unwrap();

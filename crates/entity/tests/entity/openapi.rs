@@ -1,5 +1,4 @@
-//! The served description against the server: what it promises is provoked, and what is provoked is
-//! in it.
+//! The served description against the server: everything described is produced, and everything produced is described.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -104,7 +103,7 @@ const NO_LENGTH: &str = "X-No-Length: 1\r\n";
 const BAD_ENCODING: &str = "Content-Encoding: gzip;q=1\r\n";
 const ANY: &str = "If-None-Match: *\r\n";
 
-/// What a server that works answers, in this order; the range is asked for apart.
+/// Responses of a working server, in this order; the range is requested separately.
 const WORKING: [(&str, &str, &str, u16); 22] = [
     ("GET", STATUS, "", 200),
     ("HEAD", STATUS, "", 200),
@@ -130,7 +129,7 @@ const WORKING: [(&str, &str, &str, u16); 22] = [
     ("HEAD", RANGE, "", 200),
 ];
 
-/// What a target too long for the server is answered with; each closes its connection.
+/// The responses to a target too long for the server; each closes its connection.
 const LONG: [(&str, &str); 9] = [
     ("GET", ENTITY),
     ("HEAD", ENTITY),
@@ -143,7 +142,7 @@ const LONG: [(&str, &str); 9] = [
     ("PUT", "/v0/admin/compact?"),
 ];
 
-/// What one answers whose disk fails.
+/// Responses with a failing disk.
 const FAILING: [(&str, &str, &str, u16); 7] = [
     ("PUT", ENTITY, "", 503),
     ("DELETE", ENTITY, "", 503),
@@ -154,7 +153,7 @@ const FAILING: [(&str, &str, &str, u16); 7] = [
     ("HEAD", STATUS, "", 503),
 ];
 
-/// What one answers whose disk is full.
+/// Responses with a full disk.
 const FULL: [(&str, &str, &str, u16); 7] = [
     ("PUT", FLUSH, "", 507),
     ("PUT", COMPACT, "", 507),
@@ -165,7 +164,7 @@ const FULL: [(&str, &str, &str, u16); 7] = [
     ("HEAD", STATUS, "", 507),
 ];
 
-/// What only a cluster answers: provoked in `cluster`, where three nodes are.
+/// Responses of a cluster only: produced in `cluster`, where three nodes are.
 const CLUSTER: [(&str, &str, u16); 9] = [
     ("/v0/entity", "PUT", 500),
     ("/v0/entity", "DELETE", 500),
@@ -178,7 +177,7 @@ const CLUSTER: [(&str, &str, u16); 9] = [
     ("/v0/entities", "GET", 504),
 ];
 
-/// What one answers who knows neither token, or only that for reading.
+/// Responses to a client with neither token, or only that for reading.
 const GUARDED: [(&str, &str, &str, u16); 15] = [
     ("PUT", FLUSH, "", 401),
     ("PUT", FLUSH, READER, 403),
@@ -199,7 +198,7 @@ const GUARDED: [(&str, &str, &str, u16); 15] = [
 const BASIC: &str = "Authorization: Basic dTpw\r\n";
 const READER: &str = "Authorization: Bearer reader-0123456789\r\n";
 
-/// What operators ask for: copies, flushes and compactions, made, refused, failed.
+/// Operators' requests: copies, flushes and compactions, made, refused, failed.
 fn provoke_operators(check: &mut Check) {
     let backups = tempfile::tempdir().unwrap();
     let with_checkpoints = |config: &mut EntityConfig, _: &mut ServeConfig| {

@@ -59,7 +59,7 @@ fn part_keys<S: Store>(store: &S) -> usize {
     count
 }
 
-/// Goal: whatever its length and however it is sent, a value comes back as it was put, HEAD and 304 tell the same of it
+/// Goal: whatever its length and however it is sent, a value comes back unchanged, HEAD and 304 have the same fields
 /// without it, and ranges have it among the others.
 #[test]
 fn values_of_all_lengths_come_back() {
@@ -153,8 +153,8 @@ impl Backend {
     }
 }
 
-/// Goal: parts that nobody can read any more are deleted by themselves, of values that were overwritten, deleted, ended or
-/// cut off while they were sent; those of others stay.
+/// Goal: dead parts are deleted automatically, of values that were overwritten, deleted, ended or cut off while they
+/// were sent; those of others stay.
 #[test]
 fn dead_parts_go_by_themselves() {
     let store = Arc::new(MemoryStore::new());
@@ -167,7 +167,7 @@ fn dead_parts_go_by_themselves() {
     other.send(&all[..PART_BYTES + 100_000]).unwrap();
     wait_until(|| part_keys(&*store) == 2);
     drop(other);
-    // Refused in the middle: what follows is no chunk.
+    // Refused in the middle: the following bytes are not a chunk.
     let mut other = server.connect();
     let mut malformed = chunked(b"h", &long[..2 * PART_BYTES], 100_000);
     malformed.truncate(malformed.len() - 5);
@@ -219,7 +219,7 @@ fn readers_get_what_they_began_with() {
     assert_eq!(writer.put(b"a", &new), 201);
     assert_eq!(writer.put(b"b", &new), 201);
     assert_eq!(writer.delete(b"b"), 202);
-    // That of `b` is deleted, and with the same look that of `a` would be.
+    // That of `b` is deleted, and the same search would delete that of `a`.
     wait_until(|| part_keys(&*store) == before + 3);
     assert!(writer.get(b"a").body == new);
     let mut rest = Vec::new();
@@ -240,8 +240,8 @@ fn find_body(bytes: &[u8]) -> usize {
     end.expect("a whole head") + 4
 }
 
-/// Goal: many at once that write, overwrite, delete and read long values of a few ids get only whole values that somebody
-/// put, and nothing is left of the others in the end.
+/// Goal: many at once that write, overwrite, delete and read long values of a few ids get only whole values that were
+/// put, and no part of the others is left in the end.
 #[test]
 fn readers_and_writers_meet() {
     let directory = tempfile::tempdir().unwrap();
@@ -290,7 +290,7 @@ fn meet(client: &mut Client, random: &mut fastrand::Rng) {
     }
 }
 
-/// Goal: what is known to be refused is refused before the body is asked for.
+/// Goal: a request that will be refused is refused before 100 Continue.
 #[test]
 fn refusals_come_before_the_body() {
     let store = Arc::new(MemoryStore::new());

@@ -319,10 +319,10 @@ fn slow_reader_keeps_memory_flat() {
     });
 }
 
-/// What the reading end holds back at most.
+/// Maximum bytes the reading end holds back.
 const RECEIVE_BYTES: u64 = 256 * 1024;
 
-/// What the kernel keeps of a response that nobody takes, at most.
+/// Maximum bytes the kernel keeps of an unread response.
 fn send_buffer_bytes_max() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
     let max = text.split_whitespace().last().unwrap();
@@ -345,8 +345,8 @@ fn reader_that_leaves_is_forgotten() {
     });
 }
 
-/// Goal: what is no range is 400, another method 405, HEAD has the head alone; the connection lives
-/// on, and a range may stand in the middle of a pipeline.
+/// Goal: an invalid range is 400, another method 405, HEAD has the head alone; the connection lives on, and a range may
+/// be in the middle of a pipeline.
 #[test]
 fn refusals_heads_and_pipelines() {
     on_all(|server| {
@@ -406,9 +406,9 @@ fn too_many_ranges_are_refused() {
     assert_eq!(Chunks::ask(&server, b"0", None).rest().len(), LARGE_COUNT);
 }
 
-/// Goal: an engine that fails at once is 503; one that fails in the middle cuts the response before
-/// its last chunk, so that nobody takes it for whole. A panic is the same, is counted, and ends no thread:
-/// the next range is answered too.
+/// Goal: an engine that fails at once is 503; one that fails in the middle cuts the response before its last chunk, so
+/// that it is not taken for whole. A panic has the same effect, is counted, and ends no thread: the next range gets its
+/// response too.
 #[test]
 fn failed_scan_is_seen() {
     for (visit, begins) in [(1, false), (3, true)] {

@@ -56,7 +56,7 @@ fn has_all(client: &mut Client) {
     assert_eq!(client.read_chunks().unwrap().len(), COUNT as usize + 1);
 }
 
-/// Goal: reads of all kinds are answered, all writes refused before their bodies come, and no file is changed; another
+/// Goal: reads of all kinds are served, all writes refused before their bodies come, and no file is changed; another
 /// server cannot start meanwhile, and one for writes can afterwards.
 #[test]
 fn reads_are_served_and_writes_refused() {
@@ -163,7 +163,7 @@ fn everything_reads(data: &Path, home: &Path) {
 
 /// A read-only mount was refused by all of them.
 ///
-/// Goal: reading works on a read-only mount, and a start for writes says what it is.
+/// Goal: reading works on a read-only mount, and a start for writes reports the cause.
 #[test]
 fn a_read_only_mount_is_read() {
     let (home, mount) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -182,10 +182,10 @@ fn a_read_only_mount_is_read() {
     assert!(error.to_string().contains("--read-only"), "{error}");
 }
 
-/// No start succeeded on a full disk, not even to look, and the message spoke of damage.
+/// No start succeeded on a full disk, not even read-only, and the message reported damage.
 ///
-/// Goal: reading works on a disk that is full to the last byte; a start for writes says that there is no room and what
-/// to do, changes nothing that counts, and succeeds when there is room.
+/// Goal: reading works on a disk that is full to the last byte; a start for writes reports the lack of room and the
+/// remedy, changes no data, and succeeds when there is room.
 #[test]
 fn a_full_disk_is_read() {
     let (home, mount) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

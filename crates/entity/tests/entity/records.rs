@@ -1,4 +1,4 @@
-//! What is kept beside a value, over real sockets and on both engines: type, ETag, end.
+//! Metadata of a value, over real sockets and on both engines: type, ETag, end.
 
 use std::sync::Arc;
 
@@ -151,8 +151,8 @@ fn conditional_writes() {
 }
 
 /// Goal: of many clients that add to one list at once, each to what it read, no addition is lost and none is made
-/// twice. A cluster may say that it does not know what became of one (504; a busy machine, whose nodes were
-/// late, failed this test with it): whoever reads again then sees it, or that it is not there.
+/// twice. A cluster may report an unknown result (504; a busy machine, whose nodes were late, failed this test with
+/// it): a second read then shows whether it was made.
 #[test]
 fn no_update_is_lost() {
     const ROUNDS: usize = 25;

@@ -1,4 +1,4 @@
-//! Every operation of the API in any order, on both engines, against a map that knows what each answers.
+//! Every operation of the API in any order, on both engines, against a map with the expected response of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ enum Condition {
     Without,
     Absent,
     Present,
-    /// The tag that it has, or one that nobody has.
+    /// The tag that it has, or one that does not exist.
     Same,
     /// The tag that it had before.
     Stale,
@@ -62,13 +62,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// What there is under an id.
+/// Content of an id.
 struct Entity {
     value: Vec<u8>,
     tag: String,
 }
 
-/// What all responses have to agree with.
+/// Fields all responses must agree with.
 #[derive(Default)]
 struct Model {
     entities: BTreeMap<&'static [u8], Entity>,
@@ -146,7 +146,7 @@ impl Model {
         };
         let bytes = request_with("GET", &target(id), &fields, b"");
         client.send(&bytes).unwrap();
-        // What a 304 says of a length is about the value.
+        // The length in a 304 is that of the value.
         let reply = client.read_reply(status == 304).unwrap().unwrap();
         assert_eq!(reply.status, status);
         if let (200, Some(entity)) = (status, found) {
@@ -192,7 +192,7 @@ fn ask(client: &mut Client, method: &str, path: &str, fields: &str, body: &[u8])
     client.read_reply(false).unwrap().unwrap()
 }
 
-/// Each step on the next of three connections, which two shards have: what one was told, all see.
+/// Each step on the next of three connections, on two shards: acknowledged writes are visible to all.
 fn play<S: Store>(store: &Arc<S>, steps: &[Step]) {
     let server = TestServer::start(store, |_, http| http.shards = 2);
     let mut clients = [server.connect(), server.connect(), server.connect()];
@@ -214,7 +214,7 @@ proptest! {
     // Each case starts two servers and opens a database.
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-    /// Goal: whatever was done before, each operation answers what a map of values and tags answers.
+    /// Goal: whatever was done before, each operation responds like a map of values and tags.
     #[test]
     fn every_sequence_is_that_of_a_map(steps in steps()) {
         play(&Arc::new(MemoryStore::new()), &steps);

@@ -1,5 +1,5 @@
-//! What a machine is short of for a while: descriptors, room, or a thread that panicked. Writes are answered
-//! 503 meanwhile and go on by themselves; a restart is never needed, and nothing that was acknowledged is lost.
+//! Temporary shortages of a machine: descriptors, room, or a thread that panicked. Writes get 503 meanwhile and go on
+//! automatically; a restart is never needed, and nothing that was acknowledged is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::support::process::ServerProcess;
 use crate::support::{Client, TestServer, request, rocksdb, target, wait_until};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 
-/// Goal: a store that is short of something answers 503 with Retry-After, says so where it is asked, and
-/// writes again by itself; what it held in its caches is not served instead of what was written since.
+/// Goal: a store that is short of a resource responds with 503 and Retry-After, reports it in its status, and writes
+/// again without a restart; old cached values are not served instead of newer ones.
 #[test]
 fn writes_go_on_when_there_is_enough_again() {
     let (_directory, inner) = rocksdb();
@@ -25,7 +25,7 @@ fn writes_go_on_when_there_is_enough_again() {
     assert_eq!(client.put(b"one", b"1"), 201);
     assert_eq!(client.get(b"one").body, b"1");
     store.run_short(true);
-    // The first meets the failure, the second is told at once.
+    // The first gets the failure, the second the refusal at once.
     for _ in 0..2 {
         let reply = client.request("PUT", &target(b"one"), b"2");
         assert_eq!(reply.status, 503);
@@ -160,8 +160,7 @@ fn descriptors_that_come_back_need_no_restart() {
     assert_eq!(client.get(b"again").body, [2]);
 }
 
-/// A range read that began before the engine was opened again goes on behind it: what was there comes once,
-/// in its order.
+/// A range read that began before the engine was opened again goes on after it: its entities come once, in order.
 fn assert_ranges_over(client: &mut Client, known: &[Vec<u8>]) {
     assert_eq!(client.read_reply(false).unwrap().unwrap().status, 200);
     let chunks = client.read_chunks().unwrap();

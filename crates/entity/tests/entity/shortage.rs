@@ -1,5 +1,4 @@
-//! A machine that has not what the engine needs when it is opened. What a test limits is its process's, in
-//! which it is alone.
+//! A machine without the resources that opening the engine needs. A test limits its own process, in which it is alone.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -55,7 +54,7 @@ fn refused_threads_are_named() {
 }
 
 /// The engine calls it "Direct I/O is not supported" where a probe of its own finds no descriptor. Servers of tests in
-/// the same process had no more descriptors either, and waited for them in vain.
+/// the same process had no more descriptors either, and waited for them without success.
 ///
 /// Goal: with however few descriptors, what is missing is named.
 #[test]

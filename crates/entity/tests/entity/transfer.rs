@@ -14,7 +14,7 @@ use millpond_entity::record::Version;
 use millpond_entity::store::Durability;
 use millpond_entity::{EntityConfig, Store, open};
 
-/// The lines of a directory, and what was told of what is missing.
+/// The lines of a directory, and the reports of missing parts.
 fn exported(data: &Path) -> Result<(Exported, Vec<u8>, Vec<String>), String> {
     let (mut text, mut told) = (Vec::new(), Vec::new());
     let done = export(data, &mut text, &mut |skipped: &Skipped<'_>| {
@@ -104,7 +104,7 @@ fn an_export_is_imported_whole() {
     assert!(u64::from_str_radix(&tag, 16).unwrap() > newest.unwrap());
 }
 
-/// Goal: tags of a clock that was ahead are kept, and later ones are larger all the same, also after the next start.
+/// Goal: tags of a clock that was ahead are kept, and later ones are still larger, also after the next start.
 #[test]
 fn versions_rise_over_imported_ones() {
     let home = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ fn imports_are_refused_by_line() {
     assert_eq!(ids(&data), ["a", "b", "e", "g", "h"]);
 }
 
-/// Everything that is right is in the export, or something is told; nothing is wrong. Returns how many are right.
+/// All valid entities are in the export, or losses are reported; none is wrong. Returns how many are valid.
 fn salvaged(data: &Path, what: &str) -> Option<usize> {
     let before = files(data);
     let found = exported(data);
@@ -221,8 +221,8 @@ fn salvaged(data: &Path, what: &str) -> Option<usize> {
     Some(right)
 }
 
-/// Goal: whatever file is missing, cut or damaged, an export has what can be read, tells that something is missing, has
-/// nothing wrong, and changes no file; a damaged table or list of files costs what it held at most.
+/// Goal: whatever file is missing, cut or damaged, an export has all readable entities, reports the loss, has no wrong
+/// ones, and changes no file; a damaged table or list of files loses at most its own entities.
 #[test]
 fn damaged_directories_give_what_is_readable() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The value cache: its bound, its eviction, and that it never says what is no longer so.
+//! The value cache: its bound, its eviction, and that it never returns stale values.
 
 use crate::memory::own_resident_bytes;
 use crate::support::buffer;
@@ -75,7 +75,7 @@ impl Bench {
         self.cache.fill(&self.blocks, key, value, missed);
     }
 
-    /// A whole batch: marks, writes, unmarks; what it would cache.
+    /// A whole batch: marks, writes, unmarks; returns the values it would cache.
     fn write(&mut self, changes: &[(&[u8], Option<&[u8]>)]) -> Vec<Job> {
         let jobs = changes.iter().map(|(k, v)| job(&self.blocks, k, *v));
         let mut jobs: Vec<Job> = jobs.collect();
@@ -118,7 +118,7 @@ fn memory_is_bounded_and_comes_back() {
             bench.cache.remove(&n.to_le_bytes());
         }
         assert!(bench.cache.is_empty());
-        // What is left are the slots: under 100 bytes for each place of the index.
+        // The rest are the slots: under 100 bytes for each place of the index.
         assert!(bench.cache.used_bytes() <= (1 << 20) / 256 * 100);
         assert_eq!(bench.blocks.stats().live_objects, 0);
     }
@@ -174,7 +174,7 @@ fn caches_of_a_few_hundred_bytes() {
     }
 }
 
-/// Goal: what is read between two rounds of the hand stays; what is not goes.
+/// Goal: values read between two rounds of the hand stay; the others go.
 #[test]
 fn values_in_use_outlive_values_passing_by() {
     let mut bench = Bench::new(256 << 10, 1 << 12, PoolMode::On);
@@ -286,7 +286,7 @@ fn only_the_last_write_of_a_stamp_comes_home() {
 
 type Map = BTreeMap<u8, u8>;
 
-/// One step of somebody, in a run where the steps of all mix.
+/// One step of one participant, in a run that mixes the steps of all.
 #[derive(Clone, Debug)]
 enum Step {
     /// The writer's next: begin a batch, apply it, finish it (or fail), in turn.
@@ -295,9 +295,9 @@ enum Step {
     Get(usize, u8),
     /// The engine is read by the n-th read under way.
     Read(usize),
-    /// The n-th read that the engine has answered is offered to its cache.
+    /// The n-th result of the engine is offered to its cache.
     Fill(usize),
-    /// The n-th job that waits for its shard comes home, to either shard.
+    /// The n-th job that waits for its shard returns, to either shard.
     Home(usize, usize),
 }
 
@@ -313,7 +313,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..200)
 }
 
-/// A value whose length distinguishes it too, and whose block is always the smallest.
+/// A value with a distinct length, whose block is always the smallest.
 fn value_of(seed: u8) -> Vec<u8> {
     vec![seed; 1 + usize::from(seed % 40)]
 }

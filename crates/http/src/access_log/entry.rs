@@ -1,7 +1,7 @@
 //! One line of the access log, before it is text: numbers, and bytes as the peer sent them.
 //!
-//! The shard packs an entry into the words of a record, the writer unpacks it. Texts are cut to a
-//! bound here, and marked, so that no peer decides how much room it takes.
+//! The shard packs an entry into the words of a record, the writer unpacks it. Texts are cut to a bound here, and
+//! marked as cut, so a peer cannot decide how much room an entry takes.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -26,7 +26,7 @@ const HOST_BYTES_MAX: usize = 260;
 /// Longest traceparent: 55 bytes in the version there is, and room for a later one.
 const TRACEPARENT_BYTES_MAX: usize = 128;
 
-/// Texts that a request says of itself; the one behind them is the note of what became of it.
+/// Texts of the request; the text after them is the note about its outcome.
 pub(super) const REQUEST_TEXTS: usize = TEXTS - 1;
 
 /// Longest text of one entry.
@@ -36,10 +36,10 @@ pub(super) const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX
     + HOST_BYTES_MAX
     + TRACEPARENT_BYTES_MAX;
 
-/// The status of a request whose connection closed before any response, as nginx has it.
+/// The status of a request whose connection closed before any response, as in nginx.
 pub(crate) const STATUS_CLOSED: u16 = 499;
 
-/// What is true of an entry, one bit each.
+/// Properties of an entry, one bit each.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Flags(u16);
 
@@ -62,7 +62,7 @@ impl Flags {
     }
 }
 
-/// What a request says of itself: method and target, Referer, User-Agent, Host, traceparent.
+/// Texts of the request: method and target, Referer, User-Agent, Host, traceparent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestText<'a> {
     pub(super) texts: [&'a [u8]; REQUEST_TEXTS],
@@ -229,7 +229,7 @@ impl<'a> Entry<'a> {
         self.cut_text(0)
     }
 
-    /// What follows the target.
+    /// The rest of the line after the target.
     pub(super) fn version(&self) -> &'static str {
         match self.text.flags {
             flags if flags.has(Flags::IS_HTTP_11) => " HTTP/1.1",
@@ -269,13 +269,12 @@ impl<'a> Entry<'a> {
 
 // Entries as lines of text: combined, which every log tool reads, or JSON.
 //
-// What a peer sent stands in a line in one way only, the same in both formats: printable ASCII as
-// it is, every other byte, the quote and the backslash as `\xHH`. So no peer can end a line or a
-// field, send a terminal a command, or be mistaken for another's bytes; and whatever tool reads a
-// line need know no escapes to find its fields. A text that was cut ends in `\...`, which nothing
-// sent can look like.
+// Bytes from a peer are written in one way only, the same in both formats: printable ASCII as it is, every other byte,
+// the quote and the backslash as `\xHH`. So a peer cannot end a line or a field, send commands to a terminal, or
+// imitate other bytes, and a tool can split a line into fields without knowing the escapes. A text that was cut ends in
+// `\...`, which no escaped byte produces.
 
-/// How lines look.
+/// Format of the lines.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum AccessLogFormat {
     /// Apache's and nginx's `combined`.
@@ -365,7 +364,7 @@ fn write_quoted(out: &mut Vec<u8>, text: Option<CutText<'_>>) {
     out.push(b'"');
 }
 
-/// Six more fields: the name, tries, three times in microseconds, whose fault.
+/// Six more fields: the name, tries, three times in microseconds, the side at fault.
 fn write_combined_upstream(out: &mut Vec<u8>, entry: &Entry<'_>) {
     let Some(relayed) = &entry.relayed else {
         out.extend_from_slice(b" \"-\" - - - - -");
@@ -417,7 +416,7 @@ fn write_json_upstream(out: &mut Vec<u8>, relayed: &Relayed) {
     }
 }
 
-/// A word of ours, which needs no escapes.
+/// A constant string of this crate, which needs no escapes.
 fn write_json_word(out: &mut Vec<u8>, name: &str, word: Option<&str>) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
@@ -510,7 +509,7 @@ fn write_peer(out: &mut Vec<u8>, entry: &Entry<'_>) {
     };
 }
 
-/// The line as it was sent; `-` for a peer that said nothing.
+/// The line as it was sent; `-` for a peer that sent nothing.
 fn write_request_line(out: &mut Vec<u8>, entry: &Entry<'_>, backslash: &[u8]) {
     let line = entry.line();
     match line.bytes {

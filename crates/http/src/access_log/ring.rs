@@ -1,11 +1,10 @@
 //! A bounded queue of records between one shard and the writer: one puts in, one takes out.
 //!
-//! `shard_log` pushes a record as a header and up to six texts; `writer` pops it. Positions count
-//! words for ever and never wrap: `head - tail` is what lies in between.
+//! `shard_log` pushes a record as a header and up to six texts; `writer` pops it. Positions only grow and never wrap:
+//! `head - tail` is the number of words in between.
 //!
-//! A record that finds no room is refused, and a pop finds nothing; which side wakes the other is the
-//! business of its callers. Locks and `unsafe` are absent too: the memory is atomic words, which cost a
-//! shard no more than plain ones.
+//! A record that finds no room is refused, and a pop finds nothing; waking the other side is left to the callers. Locks
+//! and `unsafe` are absent too: the memory is atomic words, which cost a shard no more than plain ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +73,7 @@ impl Ring {
 pub(super) struct RingWriter {
     ring: Arc<Ring>,
     head: u64,
-    /// Where the reader was when last looked: what it has freed since costs a cache miss to learn.
+    /// Last position read from the reader: reading its current position costs a cache miss.
     tail_seen: u64,
 }
 
@@ -117,7 +116,7 @@ impl RingWriter {
         true
     }
 
-    /// Whether more than half of the room is taken.
+    /// Whether more than half of the room is used.
     pub(super) fn is_crowded(&mut self) -> bool {
         let half = self.ring.words.len() as u64 / 2;
         if self.head - self.tail_seen <= half {

@@ -1,10 +1,10 @@
 //! The shard's side of the access log: open connections, requests without a response yet, one push for
 //! each request.
 //!
-//! `server::refusing` calls this where a request is answered, begins to be answered in parts, is
-//! refused or loses its connection. Only raw bytes are copied; text is the writer's work.
+//! `server::refusing` calls this where a response is complete or begins in parts, a request is refused, or its
+//! connection is lost. Only raw bytes are copied; text is the writer's work.
 //!
-//! What does not fit is counted.
+//! Entries that do not fit are counted.
 
 use super::entry::{
     Asker, Flags, REQUEST_TEXTS, RequestEnd, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,
@@ -17,7 +17,7 @@ use millpond_io::{Peer, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolMode, PoolStats, Pooled};
 use std::sync::Arc;
 
-/// What one shard's log has counted.
+/// Counters of one shard's log.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct AccessLogCounters {
     /// Entries handed to the writer.
@@ -52,7 +52,7 @@ pub(crate) struct CallEntry {
     flags: Flags,
     pub(crate) call: Call,
     pub(crate) started_ns: u64,
-    /// What stood in the connection's output before it.
+    /// Length of the connection's output before it.
     pub(crate) output_bytes_before: usize,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Call {
     Ended { status: u16, is_complete: bool },
 }
 
-/// What the log knows of a connection.
+/// State that the log keeps for a connection.
 #[derive(Debug)]
 struct LoggedConnection {
     asker: Asker,
@@ -83,7 +83,7 @@ struct Unanswered {
     ends: [usize; REQUEST_TEXTS],
     flags: Flags,
     started_ns: u64,
-    /// 0: nothing was answered yet.
+    /// 0: no response yet.
     status: u16,
     body_bytes: u64,
     relayed: Option<Relayed>,
@@ -107,7 +107,8 @@ impl ShardLog {
         }
     }
 
-    /// Whether the service passes requests on: those that it does not, for a fault, are to say whose, then.
+    /// Whether the service is a proxy: if so, a request that it does not pass on because of a fault gets the side at
+    /// fault.
     pub(crate) fn relaying(mut self, is_relaying: bool) -> Self {
         self.is_relaying = is_relaying;
         self
@@ -205,7 +206,7 @@ impl ShardLog {
         );
     }
 
-    /// A request whose response is known as soon as its head is.
+    /// A request whose response is known at once.
     pub(crate) fn answered(
         &mut self,
         slot: usize,
@@ -231,7 +232,7 @@ impl ShardLog {
         self.push(&asker, text, &outcome, self.own(status, told).as_ref());
     }
 
-    /// What is noted of a response that no upstream was asked for, where others are asked at all.
+    /// The note for a response for which no upstream was contacted, in a service that is a proxy.
     fn own(&self, status: u16, told: Option<Failure>) -> Option<Relayed> {
         let fault = Fault::of_own_response(status, told).filter(|_| self.is_relaying);
         fault.map(|fault| Relayed::nowhere(fault, told))
@@ -275,13 +276,13 @@ impl ShardLog {
         }
     }
 
-    /// Whether an entry of this connection waits for its end.
+    /// Whether an entry of this connection waits for its response to end.
     pub(crate) fn has_open(&self, slot: usize) -> bool {
         let place = self.places.get(slot);
         self.at_hand.call != Call::None || place.is_some_and(|place| place.unanswered.is_some())
     }
 
-    /// What has become of a request that was kept; the last note counts.
+    /// The outcome of a request that was kept; the last note counts.
     pub(crate) fn note(&mut self, slot: usize, relayed: Relayed) {
         let place = self.places.get_mut(slot);
         if let Some(kept) = place.and_then(|place| place.unanswered.as_deref_mut()) {
@@ -314,7 +315,7 @@ impl ShardLog {
         }
     }
 
-    /// The exchange at hand is over: its response is as complete as it will be.
+    /// The current exchange is over: its response is as complete as it will be.
     pub(crate) fn ended(&mut self, slot: usize, status: Option<u16>, is_complete: bool) {
         if self.at_hand.call != Call::None {
             let status = status.unwrap_or(STATUS_CLOSED);
@@ -392,7 +393,7 @@ fn text_of(bytes: &[u8], ends: [usize; REQUEST_TEXTS], flags: Flags) -> RequestT
     RequestText { texts, flags }
 }
 
-/// What of a response stands behind its head.
+/// Length of the response after its head.
 pub(crate) fn body_bytes(output: &[u8]) -> u64 {
     let head_end = memchr::memmem::find(output, b"\r\n\r\n");
     head_end.map_or(0, |at| (output.len() - at - 4) as u64)

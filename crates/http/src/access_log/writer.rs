@@ -1,9 +1,9 @@
 //! The thread that turns entries into lines and lines into a file.
 //!
-//! A batch is taken out of the queues, written, and only then is the next one taken: a file that
-//! cannot be written to holds what it was to get, the queues fill, and what finds no room in them
-//! is counted by the shards. So a full disk costs entries, and neither memory nor responses. What was
-//! not written is tried again every second, from the byte where it stopped, so that no line is cut.
+//! A batch is taken out of the queues, written, and only then is the next one taken: a file that cannot be written to
+//! keeps the batch, the queues fill, and the shards count the entries that do not fit. So a full disk costs entries,
+//! but neither memory nor responses. Unwritten bytes are tried again every second, from the byte where the write
+//! stopped, so no line is cut.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -42,11 +42,11 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) trait Sink: Write + Send {
     /// Begins a new file of the same name, if it is one that has a name.
     fn reopen(&mut self) -> io::Result<()>;
-    /// What to call it.
+    /// Name of the file in messages.
     fn name(&self) -> String;
 }
 
-/// What the writer has counted, for `/metrics`.
+/// Counters of the writer, for `/metrics`.
 #[derive(Debug, Default)]
 pub(crate) struct WriterCounters {
     pub(crate) lines: AtomicU64,
@@ -93,13 +93,13 @@ impl Writer {
         }
     }
 
-    /// Until it is told to stop and has written what the queues held then, or cannot; returns how
-    /// many entries it could not write.
+    /// Runs until it is stopped and has written the entries that were queued then, or cannot write; returns how many
+    /// entries it could not write.
     pub(super) fn run(&mut self) -> u64 {
         let mut record = Record::default();
         let mut idle_naps = 0;
         loop {
-            // Before looking into the queues: what was put into them before that is then seen.
+            // Before the queues are read: entries pushed before that are then seen.
             let is_stopping = self.bell.is_stopping();
             if self.bell.takes_reopening() {
                 self.reopen();
@@ -129,7 +129,7 @@ impl Writer {
         }
     }
 
-    /// The same, whatever panics: the entry at hand and what is half of a line are lost.
+    /// The same, also after a panic: the current entry and a partial line are lost.
     pub(super) fn run_on(mut self) -> u64 {
         loop {
             if let Some(lost_count) = error::catch(HelperThread::AccessLog, || self.run()) {
@@ -229,7 +229,7 @@ impl Writer {
     /// From here on lines go to a new file. One that the old file has a part of goes to the new one
     /// whole.
     fn reopen(&mut self) {
-        // What can still be written belongs into the file that was there.
+        // Bytes that can still be written belong in the old file.
         let has_rest = !self.batch.bytes.is_empty() && !self.write_batch();
         if let Err(error) = self.sink.reopen() {
             let name = self.sink.name();
@@ -280,8 +280,8 @@ impl Batch {
     }
 }
 
-/// The calendar's time at a moment of the shards' clock. Looked at once a batch: the calendar may
-/// be set while a server runs.
+/// The calendar's time at a moment of the shards' clock. Read once a batch, because the system time may be set while a
+/// server runs.
 struct WallClock {
     unix_ns: u64,
     monotonic_ns: u64,
@@ -304,9 +304,9 @@ impl WallClock {
 
 // How shards wake the writer, and how seldom.
 //
-// While requests come, the writer naps and takes what has gathered, so that it writes much at once
-// and nobody has to wake it; only a queue more than half full does. After a while without entries
-// it sleeps, and the end of the next tick with an entry wakes it: one system call for a silence.
+// While requests come, the writer sleeps for short periods and then takes all queued entries: it writes large batches,
+// and only a queue more than half full wakes it. After a while without entries it sleeps until the end of the next tick
+// with an entry wakes it: one system call per quiet period.
 
 const AWAKE: u8 = 0;
 const NAPPING: u8 = 1;
@@ -323,7 +323,7 @@ pub(super) enum Rest {
     Retry(Duration),
 }
 
-/// What the writer and everybody else share.
+/// State shared by the writer and the other threads.
 #[derive(Debug, Default)]
 pub(super) struct WriterNotifier {
     writer: OnceLock<Thread>,
@@ -333,7 +333,7 @@ pub(super) struct WriterNotifier {
 }
 
 impl WriterNotifier {
-    /// The writer introduces itself, before anybody rings.
+    /// The writer registers its thread before the first notification.
     pub(super) fn belongs_to(&self, writer: Thread) {
         // There is one writer, which comes once.
         let _ = self.writer.set(writer);
@@ -373,7 +373,7 @@ impl WriterNotifier {
         self.stops.load(Ordering::Acquire)
     }
 
-    /// Waits; not at all when `has_something` says so once the others can see that we wait.
+    /// Waits; not at all if `has_something` returns true after the wait is visible to the other threads.
     pub(super) fn rest(&self, rest: Rest, has_something: impl Fn() -> bool) {
         self.state.store(
             match rest {
@@ -411,7 +411,7 @@ pub(super) fn open(target: &AccessLogTarget) -> io::Result<Box<dyn Sink>> {
             file: open_file(path)?,
             path: path.clone(),
         }),
-        // Not through the standard library's handle, which looks for line ends and has a lock.
+        // Not through the standard library's handle, which searches for line ends and has a lock.
         AccessLogTarget::Stdout => {
             Box::new(Stdout(io::stdout().as_fd().try_clone_to_owned()?.into()))
         }
@@ -448,7 +448,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 
 /// Whether an earlier server was killed while it wrote: its last line must not swallow our first.
 fn ends_within_line(path: &Path) -> io::Result<bool> {
-    // A log that may be written and not read is fine: then nobody can know.
+    // A log may be writable and not readable: then this is unknown.
     let Ok(file) = File::open(path) else {
         return Ok(false);
     };

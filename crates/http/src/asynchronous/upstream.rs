@@ -28,7 +28,7 @@ use crate::status::StatusCode;
 
 use super::{AsyncShard, Local};
 
-/// Connections to one upstream, unless its target says otherwise.
+/// Connections to one upstream, unless its target sets another number.
 const CONNECTIONS_MAX: usize = 64;
 /// The largest response that is gathered.
 pub(super) const BODY_BYTES_MAX: u64 = 16 << 20;
@@ -46,10 +46,10 @@ pub enum UpstreamError {
     /// The upstream failed, or took too long: see the failure's phase.
     #[error(transparent)]
     Exchange(#[from] ExchangeFailure),
-    /// What was written does not fit what was announced.
+    /// The bytes written do not match the announced length.
     #[error("the request's body is not as long as was announced")]
     BodyLength,
-    /// The call was answered, or has failed, before.
+    /// The call is already complete or has failed.
     #[error("the call is over")]
     Over,
     /// No memory for the request or the response.
@@ -69,7 +69,7 @@ pub struct UpstreamReply {
 }
 
 impl UpstreamReply {
-    /// Value of the first field with this name. Looks through the head: ask once.
+    /// Value of the first field with this name. Searches the whole head: call it once.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.field(name).map(FieldValue::as_bytes)
@@ -99,7 +99,7 @@ struct Upstream {
     host: Box<[u8]>,
 }
 
-/// What a call has of its response, until its future takes it.
+/// Response data of a call, until its future takes it.
 #[derive(Debug)]
 pub(super) struct Call {
     /// `None`: it is over.
@@ -122,7 +122,7 @@ impl Call {
         }
     }
 
-    /// Nobody can do anything with the rest.
+    /// The rest cannot be used.
     fn break_off(&mut self, client: &Client, error: UpstreamError) {
         if let Some(exchange) = self.exchange.take() {
             client.abort(exchange);
@@ -313,7 +313,7 @@ impl Local {
         }
     }
 
-    /// Nobody waits for the call any more.
+    /// The call's future was dropped.
     pub(super) fn forget_call(&self, handle: Handle<Call>) -> Option<Call> {
         let call = self.upstreams.borrow_mut().calls.remove(handle)?;
         if let Some(exchange) = call.exchange {
@@ -322,7 +322,7 @@ impl Local {
         Some(call)
     }
 
-    /// Looks at a call, and waits if there is nothing to be seen.
+    /// Checks a call, and waits if nothing has happened.
     pub(super) fn look<R>(
         &self,
         handle: Handle<Call>,
@@ -349,7 +349,7 @@ impl Local {
 /// The local end of a future's call.
 pub(super) type LocalEnd = Rc<Local>;
 
-// A call whose response is gathered: one future, with tries and redirects as it is told.
+// A call whose response is gathered: one future, with the configured tries and redirects.
 
 /// Tries after the first, where the request may be made again.
 const TRIES_AGAIN: u32 = 2;
@@ -455,7 +455,7 @@ impl UpstreamCall {
         Ok(handle)
     }
 
-    /// Whether a failure leaves it another try.
+    /// Whether a failure allows another try.
     fn may_try_again(&mut self, error: &UpstreamError) -> bool {
         let (UpstreamError::Exchange(failure), Ok(draft)) = (error, &self.draft) else {
             return false;
@@ -626,7 +626,7 @@ impl UpstreamConversation {
             let call = upstreams.calls.get(self.handle);
             call.and_then(|call| call.exchange)
         };
-        // One that is answered already needs no end.
+        // An exchange that is complete needs no abort.
         let Some(exchange) = exchange else {
             return Ok(());
         };
@@ -657,8 +657,8 @@ impl UpstreamConversation {
         field_of(&call.head, name).map(|value| value.as_bytes().to_vec())
     }
 
-    /// The next part of the response's body; `None` at its end. While nobody asks, little is received, so
-    /// a slow reader slows the upstream down.
+    /// The next part of the response's body; `None` at its end. Little is received between calls, so a slow reader
+    /// slows the upstream down.
     pub async fn next_part(&mut self) -> Result<Option<Buffer>, UpstreamError> {
         let (local, handle) = (&self.local, self.handle);
         let looked = poll_fn(|context| {
@@ -679,7 +679,7 @@ impl UpstreamConversation {
     }
 }
 
-/// What is wrong with what was written.
+/// The error in the bytes written.
 fn write_error(error: ExchangeWriteError) -> UpstreamError {
     match error {
         ExchangeWriteError::Gone => UpstreamError::Over,

@@ -1,7 +1,7 @@
 //! The part of a client that has the shard's driver in hand: connections, sends, deadlines.
 //!
-//! What happens is told through `on`, with nothing borrowed, so that the callback may begin, write or
-//! abort any exchange, also this one. What that leads to is done at the end of the tick.
+//! Events are reported through `on`, with nothing borrowed: the callback may begin, write or abort any exchange, also
+//! this one. The effects are carried out at the end of the tick.
 
 use millpond_io::connection_pool::{Acquired, EventOwner, Lease, PoolKey, WaiterId};
 use millpond_io::{Driver, Errno, Event, SendOutcome, ShardContext, SocketId, TimerId};
@@ -23,7 +23,7 @@ use super::shard_client::{
     SPARE_TIMERS_MAX, outgoing_of, waiter_of,
 };
 
-/// What was begun because something failed may fail at once as well: so often in one tick.
+/// An exchange begun because of a failure may fail at once as well: the most rounds in one tick.
 const ROUNDS_MAX: usize = 8;
 
 /// Receives the events of exchanges.
@@ -68,7 +68,7 @@ impl Client {
         !shared.noted.is_empty() || !shared.orphans.is_empty()
     }
 
-    /// What aborted exchanges and removed targets have left.
+    /// Resources left by aborted exchanges and removed targets.
     fn tidy_up<D: Driver>(&self, shard: &mut ShardContext<'_, D>) {
         let shared = &mut *self.shared.borrow_mut();
         while let Some(Orphan {
@@ -146,8 +146,8 @@ impl Client {
         }
     }
 
-    /// Tells of what was kept and is wanted now, and of room if somebody waits for it: what is to be done
-    /// for an exchange that is not calm.
+    /// Reports kept bytes that are wanted now, and room if the writer waits for it: the work for an exchange that is
+    /// not calm.
     #[cold]
     fn after_flush<D: Driver>(
         &self,
@@ -180,7 +180,7 @@ impl Client {
         tell(shard, handle, user, ExchangeEvent::Room, on);
     }
 
-    /// What came of waits for connections.
+    /// Results of waits for connections.
     fn take_outcomes<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
@@ -202,7 +202,7 @@ impl Client {
                         self.after_flush(shard, handle, on);
                     }
                 }
-                // Nobody wants it any more.
+                // It was aborted.
                 Ok(lease) => shared.pool.give_back(shard, lease.socket),
                 Err(error) => {
                     drop(shared);
@@ -212,7 +212,7 @@ impl Client {
         }
     }
 
-    /// Ends an exchange with a failure, its connection with it, and tells of it.
+    /// Ends an exchange with a failure, its connection with it, and reports it.
     pub(super) fn fail<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
@@ -289,12 +289,12 @@ impl Client {
             }
             _ => {}
         }
-        // One that is aborted, and not tidied up yet, is leased: nobody wants to know.
+        // An exchange that is aborted and not cleaned up yet is leased: its events are dropped.
         let _: EventOwner = self.shared.borrow_mut().pool.event(shard, event);
     }
 
-    /// The connection of an exchange is gone. What came before that and waits for the reader is told
-    /// first, and only then the failure.
+    /// The connection of an exchange is gone. Bytes that came before that and wait for the reader are reported first,
+    /// then the failure.
     fn broken<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
@@ -392,7 +392,7 @@ pub(super) fn tell<D: Driver>(
 }
 
 impl ClientShared {
-    /// The exchange has its connection. Whether it is calm then.
+    /// The exchange has its connection. Returns whether it is calm then.
     fn start<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -422,7 +422,7 @@ impl ClientShared {
         exchange.is_calm()
     }
 
-    /// Sends what is there, and sets the deadline of what follows. Whether the exchange is calm then.
+    /// Sends the pending bytes, and sets the next deadline. Returns whether the exchange is calm then.
     pub(super) fn flush<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -473,8 +473,7 @@ impl ClientShared {
         self.set_timer(shard, handle);
     }
 
-    /// An exchange that has left the slab: what becomes of its timer, its place in the queue and its
-    /// connection.
+    /// Cleans up an exchange that has left the slab: its timer, its place in the queue and its connection.
     pub(super) fn leave<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -547,7 +546,7 @@ impl Exchange {
     }
 }
 
-// One exchange under way: what is to be written, and how far its response is.
+// One exchange under way: unsent bytes, and progress of its response.
 
 /// Less room than this is none: it is not worth a part of a body.
 const ROOM_BYTES_MIN: usize = 4 * 1024;
@@ -563,7 +562,7 @@ pub(super) enum Stage {
     Open(SocketId),
 }
 
-/// What an exchange has of others, to be given back when it ends.
+/// Resources of others that an exchange holds, returned when it ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holdings {
     pub(super) stage: Stage,
@@ -591,13 +590,13 @@ pub(super) enum Incoming {
     Body(BodyDecoder),
     /// The other protocol.
     Raw,
-    /// The upstream has sent its FIN; what is written still goes to it.
+    /// The upstream has sent its FIN; written bytes still go to it.
     RawFinished,
-    /// Complete: its end is to be told.
+    /// Complete: its end is to be reported.
     Complete,
 }
 
-/// See the module.
+/// One exchange and its phase.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) key: PoolKey,
@@ -606,13 +605,13 @@ pub(super) struct Exchange {
     pub(super) stage: Stage,
     /// To be sent when the tick ends, or when the driver has room.
     pub(super) output: Buffer,
-    /// What found no place in the output's block.
+    /// Bytes that did not fit the output's block.
     pub(super) overflow: Buffer,
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
     /// Of a head that has not come whole.
     pub(super) partial: Buffer,
-    /// Of a body whose reader wanted nothing more.
+    /// Of a body whose reader has paused.
     pub(super) kept: Option<Pooled<KeptInput>>,
     pub(super) trailer: Buffer,
     pub(super) timeouts: Timeouts,
@@ -631,18 +630,18 @@ pub(super) struct Exchange {
     pub(super) is_noted: bool,
     /// The driver keeps bytes for which the kernel had no room.
     pub(super) is_blocked: bool,
-    /// The writer was told that there is no room.
+    /// The writer knows that there is no room.
     pub(super) wants_room: bool,
     /// The reader wants nothing now.
     pub(super) is_paused: bool,
-    /// The driver was told so.
+    /// The driver knows it.
     pub(super) is_receive_paused: bool,
-    /// The upstream sends no more; what it sent is not read to its end.
+    /// The upstream sends no more; the bytes it sent are not read to their end.
     pub(super) is_peer_finished: bool,
     /// The connection broke while what had been received waited for the reader.
     pub(super) broken: Option<Errno>,
     pub(super) has_response_begun: bool,
-    /// A FIN has told the upstream that the other protocol's bytes to it have ended.
+    /// A FIN to the upstream has ended the other protocol's bytes.
     pub(super) is_fin_sent: bool,
     pub(super) keeps_alive: bool,
 }
@@ -752,7 +751,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// How much may be written now; after "nothing" the writer is told of room later.
+    /// How much may be written now; after 0, room is reported to the writer later.
     pub(super) fn room_bytes(&mut self) -> usize {
         let has_overflow = !self.overflow.is_empty();
         let free_bytes = room_bytes(&self.output);
@@ -763,8 +762,7 @@ impl Exchange {
         free_bytes
     }
 
-    /// Nobody waits to be told of room or of what was kept, and the driver receives or does not as it
-    /// should.
+    /// No report of room or of kept bytes is due, and the driver's receive state is right.
     pub(super) fn is_calm(&self) -> bool {
         self.kept.is_none()
             && !self.wants_room
@@ -777,7 +775,7 @@ impl Exchange {
         self.is_fin_sent && matches!(self.incoming, Incoming::RawFinished)
     }
 
-    /// All that goes to the upstream of another protocol has left: it is told by a FIN.
+    /// All bytes for the upstream of another protocol have left: sends a FIN.
     pub(super) fn owes_fin(&self) -> bool {
         matches!(self.incoming, Incoming::Raw | Incoming::RawFinished)
             && self.is_request_complete()
@@ -800,7 +798,7 @@ impl Exchange {
             && !self.is_blocked
     }
 
-    /// What is under way, and how long it may take from `since_ns` on.
+    /// The current phase, and how long it may take from `since_ns` on.
     fn phase(&self) -> (Phase, u64) {
         let timeouts = &self.timeouts;
         if self.is_blocked {
@@ -827,7 +825,7 @@ impl Exchange {
         let (phase, allowed_ns) = self.phase();
         let phase_ns = self.since_ns.saturating_add(allowed_ns);
         let total_ns = match self.incoming {
-            // What is tunnelled has no end of ours.
+            // A tunnel has no deadline of ours.
             Incoming::Raw | Incoming::RawFinished => u64::MAX,
             _ => self.began_ns.saturating_add(self.timeouts.total_ns),
         };
@@ -854,7 +852,7 @@ impl Exchange {
         }
     }
 
-    /// What it has taken until now.
+    /// Time it has taken so far.
     pub(super) fn report_at(&self, now_ns: u64) -> ExchangeReport {
         ExchangeReport {
             is_request_complete: self.is_request_complete(),

@@ -1,9 +1,8 @@
-//! One request to another server and its response: what is asked for, and what happens to it.
+//! One request to another server and its response: its texts, timeouts and events.
 //!
-//! A caller gives the texts of a request's head and says how its body ends ([`OutgoingRequest`]);
-//! [`super::Client`] finds a connection, writes, reads, and tells of the response in
-//! [`ExchangeEvent`]s. A failure says how far the exchange had come, so that whether it may be
-//! repeated is decided in one place ([`ExchangeFailure::may_repeat`]).
+//! A caller gives the texts of a request's head and declares how its body ends ([`OutgoingRequest`]); [`super::Client`]
+//! finds a connection, writes, reads, and reports the response in [`ExchangeEvent`]s. A failure contains how far the
+//! exchange had come, so one function decides whether it may be repeated ([`ExchangeFailure::may_repeat`]).
 
 use super::ClientError;
 use crate::encode::encode_request_lines;
@@ -16,8 +15,7 @@ use millpond_io::connection_pool::{AcquireError, AcquirePhase};
 use millpond_io::proxy_protocol::ProxyHeadText;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
-/// Names one exchange of one [`super::Client`]; dead once it ended or was aborted, and then ignored
-/// everywhere.
+/// Names one exchange of one [`super::Client`]; stale once it ended or was aborted, and then ignored everywhere.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub struct ExchangeId(pub(super) u64);
 
@@ -43,29 +41,28 @@ pub struct OutgoingRequest {
     /// The request line and the field lines, each with its CRLF; without the empty line behind them,
     /// and without `Content-Length` and `Transfer-Encoding`: those are written from `body`.
     pub(super) head: Buffer,
-    /// What is sent before anything else, TLS included. Unless it is empty the exchange is alone on its
-    /// connection, and `Connection: close` says so.
+    /// Bytes sent before all others, TLS included. Unless it is empty the exchange is alone on its connection, with
+    /// `Connection: close`.
     pub(super) preface: Buffer,
     /// How the body ends, which comes by [`super::Client::write`]: none, so many bytes, or
     /// `Chunked`. (`UntilClose` is no request's and counts as `Chunked`.)
     pub body: Framing,
-    /// The head asks for 100 Continue: the time to the first byte begins before the body.
+    /// The request expects 100 Continue: the time to the first byte begins before the body.
     pub awaits_continue: bool,
-    /// The head asks for another protocol: a response of 101 is welcome. From then on
-    /// [`ExchangeEvent::Body`] and [`super::Client::write`] carry the bytes of that protocol as
-    /// they are.
+    /// The request asks for another protocol: a response of 101 is accepted. From then on [`ExchangeEvent::Body`] and
+    /// [`super::Client::write`] carry the bytes of that protocol as they are.
     pub may_upgrade: bool,
     /// Over a new connection that serves nothing else before or after.
     pub needs_own_connection: bool,
     /// How long each phase may take.
     pub timeouts: Timeouts,
-    /// A word of the caller's that comes back with every event.
+    /// User data of the caller that comes back with every event.
     pub user: u64,
 }
 
 impl OutgoingRequest {
-    /// A request without a body, with the default timeouts, over any connection. What follows from these
-    /// is written now, into one pooled block; the rest is said by the fields of this value.
+    /// A request without a body, with the default timeouts, over any connection. The text made from these is written
+    /// now, into one pooled block; the fields of this value set the rest.
     ///
     /// # Errors
     /// When there is no memory for the head.
@@ -96,9 +93,9 @@ impl OutgoingRequest {
         }
     }
 
-    /// Has a PROXY header sent before anything else, TLS included, which names the client of the
-    /// connection. The exchange is then alone on its connection, and `Connection: close` says so. A
-    /// target with TLS needs [`millpond_io::tls::TlsClient::behind_head`].
+    /// Has a PROXY header sent before all other bytes, TLS included, which names the client of the connection. The
+    /// exchange is then alone on its connection, with `Connection: close`. A target with TLS needs
+    /// [`millpond_io::tls::TlsClient::behind_head`].
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -112,9 +109,9 @@ impl OutgoingRequest {
     }
 }
 
-/// How long each phase of an exchange may take. `u64::MAX`: for ever. Resolving, connecting and the
-/// TLS handshake have limits of their own, of the pool ([`millpond_io::connection_pool::PoolConfig`]);
-/// `connection_ns` is for all of them and the wait for a place together.
+/// How long each phase of an exchange may take. `u64::MAX`: no limit. Resolving, connecting and the TLS handshake have
+/// limits of their own, of the pool ([`millpond_io::connection_pool::PoolConfig`]); `connection_ns` covers all of them
+/// and the wait for a free connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
     /// From the beginning until there is a connection.
@@ -151,7 +148,7 @@ impl Default for Timeouts {
 pub enum Phase {
     /// Every connection is in use, and no more may be opened.
     Queue,
-    /// The name is looked up.
+    /// The name is being resolved.
     Resolve,
     /// A connection is opened.
     Connect,
@@ -203,7 +200,7 @@ impl From<AcquirePhase> for Phase {
 pub struct ReceivedHead<'a> {
     /// As received, up to and with the empty line.
     pub(crate) bytes: &'a [u8],
-    /// What it says; spans are of `bytes`.
+    /// The parsed head; spans are of `bytes`.
     pub(crate) head: &'a ResponseHead,
     /// Its field lines; spans are of `bytes`.
     pub(crate) fields: &'a HeadFields,
@@ -224,7 +221,7 @@ impl<'a> ReceivedHead<'a> {
         self.bytes
     }
 
-    /// What it says; its spans are of [`Self::bytes`].
+    /// The parsed head; its spans are of [`Self::bytes`].
     #[must_use]
     pub fn head(&self) -> &'a ResponseHead {
         self.head
@@ -243,12 +240,12 @@ impl<'a> ReceivedHead<'a> {
     }
 }
 
-/// What happened to an exchange. [`Self::Whole`], [`Self::End`] and [`Self::Failed`] are the last of
-/// it; exactly one of them comes, unless it is aborted.
+/// An event of an exchange. [`Self::Whole`], [`Self::End`] and [`Self::Failed`] are the last; exactly one of them
+/// comes, unless it is aborted.
 #[derive(Clone, Copy, Debug)]
 pub enum ExchangeEvent<'a> {
-    /// What was written has left: [`super::Client::room_bytes`] says how much may be written now.
-    /// Only after a write that left no room.
+    /// The written bytes have left: [`super::Client::room_bytes`] is what may be written now. Only after a write that
+    /// left no room.
     Room,
     /// An informational response, 100 Continue for example; the final one is to come.
     Informational(ReceivedHead<'a>),
@@ -263,29 +260,29 @@ pub enum ExchangeEvent<'a> {
         head: ReceivedHead<'a>,
         /// May be empty; at most what one [`Self::Body`] has.
         body: &'a [u8],
-        /// What it took.
+        /// Times of the exchange.
         report: &'a ExchangeReport,
     },
-    /// Of another protocol: the upstream has sent its FIN. What is written still goes to it, until
+    /// Of another protocol: the upstream has sent its FIN. Written bytes still go to it, until
     /// [`super::Client::finish`]; then the exchange ends.
     PeerFinished,
     /// The response is complete. If the request was not, the connection closed.
     End {
         /// The trailer section, for [`crate::parse_trailer_fields`]; nearly always empty.
         trailer: &'a [u8],
-        /// What it took.
+        /// Times of the exchange.
         report: &'a ExchangeReport,
     },
     /// There is no response, or no rest of it.
     Failed {
         /// Why.
         failure: &'a ExchangeFailure,
-        /// What it took until then.
+        /// Times of the exchange until then.
         report: &'a ExchangeReport,
     },
 }
 
-/// What an exchange took.
+/// Times of an exchange.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ExchangeReport {
     /// The connection had served another exchange before.
@@ -294,7 +291,7 @@ pub struct ExchangeReport {
     pub is_request_complete: bool,
     /// From the beginning until there was a connection.
     pub connection_ns: u64,
-    /// Looking the name up; 0 for a reused connection.
+    /// Resolving the name; 0 for a reused connection.
     pub resolve_ns: u64,
     /// Opening the connection; 0 for a reused one.
     pub connect_ns: u64,
@@ -331,7 +328,7 @@ pub enum FailureCause {
     /// A phase took too long: see [`ExchangeFailure::phase`].
     #[error("the upstream took too long")]
     TimedOut,
-    /// What came is no sound response.
+    /// The received bytes are not a valid response.
     #[error(transparent)]
     Answer(ClientError),
     /// No memory here.
@@ -356,16 +353,15 @@ pub struct ExchangeFailure {
 }
 
 impl ExchangeFailure {
-    /// The same request may be made again: nothing of it can have arrived; or it is one whose
-    /// repetition changes nothing, and no response to it has begun. A caller that streams a body must have
-    /// kept it besides.
+    /// The same request may be sent again: nothing of it can have arrived, or its method is idempotent and no response
+    /// to it has begun. A caller that streams a body must also have kept the body.
     #[must_use]
     pub fn may_repeat(&self, method: Method) -> bool {
         let is_ours = matches!(self.cause, FailureCause::Memory(_));
         !is_ours && (!self.may_have_arrived || method.is_idempotent() && !self.has_response_begun)
     }
 
-    /// A connection that was kept had ended unnoticed: says nothing about the upstream's health.
+    /// A connection that was kept had ended unnoticed: not a sign of the upstream's health.
     #[must_use]
     pub fn is_stale_connection(&self) -> bool {
         let has_ended = matches!(

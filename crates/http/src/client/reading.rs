@@ -19,10 +19,10 @@ use super::exchange::{ExchangeEvent, FailureCause, ReceivedHead};
 use super::shard_client::{Client, ClientShared};
 use super::{ClientError, Expected, IdenticalResponses};
 
-/// Longest part of a body that is told at once: two of them fit a pooled block, framing included.
+/// Longest part of a body that is reported at once: two of them fit a pooled block, framing included.
 pub(crate) const PART_BYTES_MAX: usize = 15 * 1024;
 
-/// What became of bytes that arrived.
+/// Result for received bytes.
 enum Joined {
     /// They are not behind any others.
     Alone,
@@ -32,11 +32,11 @@ enum Joined {
     Kept,
 }
 
-/// What the upstream's FIN means for an exchange.
+/// Effect of the upstream's FIN on an exchange.
 enum Finished {
     /// It is complete.
     Whole,
-    /// Of another protocol: what goes to the upstream goes on. With the exchange's word.
+    /// Of another protocol: the direction to the upstream stays open. With the exchange's user data.
     OneSide(u64),
     /// Something is missing.
     Early,
@@ -44,16 +44,16 @@ enum Finished {
     Truncated,
 }
 
-/// What is next in what arrived.
+/// The next item in the received bytes.
 enum ReadStep<'b> {
     /// The exchange is over.
     Gone,
-    /// Nothing without more bytes; what is left begins a head. Or nothing is wanted.
+    /// Needs more bytes; the rest begins a head. Or nothing is wanted.
     NeedMore,
     Informational(ResponseHead),
     Head(ResponseHead, Framing),
     Body(&'b [u8]),
-    /// Nothing to tell: framing.
+    /// Nothing to report: framing.
     Silent,
     End,
     Failed(FailureCause),
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Tells of what was kept while nobody wanted it, as far as it is wanted now.
+    /// Reports kept bytes, as far as they are wanted now.
     pub(super) fn catch_up<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
@@ -163,8 +163,8 @@ impl Client {
         Ok(Joined::Head(joined))
     }
 
-    /// Works through `bytes` and tells of them; returns how many are done with. `has_more`: others
-    /// behind them have arrived.
+    /// Works through `bytes` and reports events; returns how many are consumed. `has_more`: more bytes have arrived
+    /// after them.
     fn read<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
@@ -173,7 +173,7 @@ impl Client {
         has_more: bool,
         on: &mut impl Listener,
     ) -> usize {
-        // Not there only if an event is handled within another, which nobody does.
+        // Not there only if an event is handled within another, which does not happen.
         let lent = self.shared.borrow_mut().heads.take();
         let mut heads = lent.unwrap_or_default();
         let mut at = 0;
@@ -218,7 +218,7 @@ impl Client {
         done_bytes
     }
 
-    /// The response is complete: the connection goes back if it may, and the caller is told.
+    /// The response is complete: the connection goes back to the pool if it may, and the caller gets the event.
     pub(super) fn end<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
@@ -327,7 +327,7 @@ impl ClientShared {
         }
     }
 
-    /// Keeps what nobody wants yet.
+    /// Keeps bytes that are not wanted yet.
     fn keep(
         &mut self,
         handle: Handle<Exchange>,
@@ -343,7 +343,7 @@ impl ClientShared {
         }
     }
 
-    /// What a head that has come means for the exchange.
+    /// Effect of a complete head on the exchange.
     fn head<'b>(&mut self, handle: Handle<Exchange>, head: ResponseHead) -> ReadStep<'b> {
         let Some(exchange) = self.exchanges.get_mut(handle) else {
             return ReadStep::Gone;
@@ -371,7 +371,7 @@ impl ClientShared {
         ReadStep::Head(head, framing)
     }
 
-    /// What a part of a body that has come means for the exchange.
+    /// Effect of a part of a body on the exchange.
     fn body<'b>(
         &mut self,
         handle: Handle<Exchange>,
@@ -403,7 +403,7 @@ impl ClientShared {
     }
 }
 
-/// The front of what arrived, as much as is told at once.
+/// The front of the received bytes, as much as is reported at once.
 fn part_of(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(PART_BYTES_MAX)]
 }
@@ -436,13 +436,13 @@ const PLACES: usize = 4;
 /// One head.
 #[derive(Debug)]
 struct KnownHead {
-    /// As received; empty: `head` and `fields` say nothing that lasts.
+    /// As received; empty: `head` and `fields` are not valid.
     bytes: Vec<u8>,
     head: ResponseHead,
     fields: HeadFields,
 }
 
-/// See the module. One client has one, with the same limits always.
+/// The heads of recent responses, so that equal ones are not parsed again. One per client, always with the same limits.
 #[derive(Debug)]
 pub(super) struct KnownResponseHeads {
     places: [KnownHead; PLACES],
@@ -496,7 +496,7 @@ impl KnownResponseHeads {
     }
 }
 
-// What the last head meant, so that the next one, if it is the same, need not be parsed.
+// Meaning of the last head: the next one need not be parsed if it is the same.
 
 /// Longer heads are parsed each time.
 const LAST_HEAD_BYTES_MAX: usize = 512;
@@ -511,7 +511,7 @@ pub struct LastHead {
     bytes: [u8; LAST_HEAD_BYTES_MAX],
     /// 0: none to compare with.
     length: usize,
-    /// Length of a whole response with this head; 0: it does not tell, or the connection ends with it.
+    /// Length of a whole response with this head; 0: unknown, or the connection ends with it.
     whole_bytes: usize,
     pub(super) meaning: Meaning,
 }
@@ -534,7 +534,7 @@ impl Default for LastHead {
 }
 
 impl LastHead {
-    /// What the head at the beginning of `bytes` means, if it is the last one again.
+    /// Meaning of the head at the beginning of `bytes`, if it equals the last one.
     #[inline]
     pub(super) fn again(&self, bytes: &[u8], method: Method) -> Option<(usize, Meaning)> {
         let is_same = self.length > 0
@@ -543,8 +543,8 @@ impl LastHead {
         is_same.then_some((self.length, self.meaning))
     }
 
-    /// The whole responses at the beginning of `bytes` that answer `expected` and have the last head
-    /// again, and how many bytes those are; `None`: there are none.
+    /// The whole responses at the beginning of `bytes` that belong to `expected` and have the same head as the last
+    /// one, and how many bytes those are; `None`: there are none.
     #[inline]
     pub(super) fn alike(
         &self,
@@ -602,7 +602,7 @@ impl LastHead {
     }
 }
 
-/// What a final response's head says, as the response to a request of this method.
+/// Meaning of a final response's head, for a request of this method.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meaning {
     pub(super) method: Method,
@@ -621,7 +621,7 @@ impl Meaning {
         head_bytes.checked_add(usize::try_from(self.body_bytes()).ok()?)
     }
 
-    /// Length of the body where the head tells it.
+    /// Length of the body if the head gives it.
     pub(super) fn body_bytes(&self) -> u64 {
         match self.framing {
             Framing::Length(length) => length,

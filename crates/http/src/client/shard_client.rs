@@ -1,8 +1,8 @@
 //! One shard's requests to other servers: over connections of the shard's own, kept between uses.
 //!
-//! A service begins exchanges and writes their bodies through [`Client`], which only notes what is
-//! wanted; the server's shard does it when the tick ends (`driving`), takes in what arrives
-//! (`reading`) and tells the service, [`crate::Service::exchange_event`].
+//! A service begins exchanges and writes their bodies through [`Client`], which only records the calls; the server's
+//! shard carries them out when the tick ends (`driving`), handles received bytes (`reading`) and reports to the service
+//! through [`crate::Service::exchange_event`].
 //!
 //! ```text
 //! begin, write, finish -> output -> pump -> connection_pool -> Driver::send
@@ -28,7 +28,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-/// Timers of exchanges are told from those of sockets, whose slots are dense, by this bit.
+/// This bit distinguishes timers of exchanges from those of sockets, whose slots are dense.
 pub(super) const EXCHANGE_TIMER_BIT: u64 = 1 << 30;
 /// Beside it: the service's own alarm.
 pub(super) const ALARM_TIMER_BIT: u64 = 1 << 28;
@@ -44,9 +44,9 @@ pub struct ClientConfig {
     /// Caps on what upstreams send: heads, fields, chunk extensions, trailers, and bodies
     /// (`body_bytes_max`).
     pub limits: Limits,
-    /// Looks names up; without it targets are addresses.
+    /// Resolves names; without it targets are addresses.
     pub resolver: Option<Resolver>,
-    /// A response that arrives whole is told as one [`super::ExchangeEvent::Whole`].
+    /// A response that arrives whole is reported as one [`super::ExchangeEvent::Whole`].
     pub buffers_small_responses: bool,
 }
 
@@ -60,15 +60,15 @@ pub enum ExchangeWriteError {
     /// More than was announced, or after the end.
     #[error("{given_bytes} bytes given where {left_bytes} were left of the length announced")]
     PastLength {
-        /// What was to be written.
+        /// Bytes to be written.
         given_bytes: usize,
-        /// What was left.
+        /// Bytes of room.
         left_bytes: u64,
     },
     /// Less than was announced.
     #[error("the body ends {left_bytes} bytes before the length announced: abort the exchange")]
     Missing {
-        /// What was left.
+        /// Bytes of room.
         left_bytes: u64,
     },
     /// No memory for it.
@@ -88,7 +88,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What an exchange that was aborted leaves to be tidied up.
+/// State of an aborted exchange that must be cleaned up.
 pub(super) struct Orphan {
     pub(super) stage: Stage,
     pub(super) timer: Option<TimerId>,
@@ -100,15 +100,15 @@ pub(super) struct ClientShared {
     pub(super) pool: ConnectionPool,
     pub(super) limits: Limits,
     pub(super) exchanges: Slab<Exchange>,
-    /// What of responses waits for its reader.
+    /// Response bytes that wait for the reader.
     pub(super) kept_inputs: Pool<KeptInput>,
-    /// Whose a leased connection is.
+    /// The owner of a leased connection.
     pub(super) by_slot: Vec<Option<(SocketId, Handle<Exchange>)>>,
     /// Exchanges for which something is to be done, each once.
     pub(super) noted: Vec<Handle<Exchange>>,
     pub(super) orphans: Vec<Orphan>,
     pub(super) removed_keys: Vec<PoolKey>,
-    /// Whose names are to be looked up.
+    /// The targets whose names are to be resolved.
     pub(super) names_due: Vec<PoolKey>,
     /// Kept for its memory.
     pub(super) in_hand: Vec<Handle<Exchange>>,
@@ -189,8 +189,7 @@ impl Client {
         self.shared.borrow_mut().pool.set_open_max(open_max_ns);
     }
 
-    /// Has the name of a server looked up when the tick ends, if it has one and what is known of it does not
-    /// hold any more.
+    /// Resolves the name of a target when the tick ends, if it has a name and the known addresses have expired.
     pub fn resolve_target(&self, key: PoolKey) {
         self.shared.borrow_mut().names_due.push(key);
     }
@@ -206,8 +205,7 @@ impl Client {
         self.shared.borrow_mut().pool.add_key(target)
     }
 
-    /// From here on nobody can begin an exchange with this one; those under way go on, and their
-    /// connections end with them.
+    /// From here on no exchange with this one can begin; those under way go on, and their connections end with them.
     pub fn remove_target(&self, key: PoolKey) {
         self.shared.borrow_mut().removed_keys.push(key);
     }
@@ -218,7 +216,7 @@ impl Client {
         self.shared.borrow().pool.key_stats(key)
     }
 
-    /// What was counted for all targets there are and were.
+    /// Counters of all targets, past ones included.
     #[must_use]
     pub fn counters(&self) -> PoolCounters {
         self.shared.borrow().pool.counters()
@@ -230,7 +228,7 @@ impl Client {
         self.shared.borrow().exchanges.len()
     }
 
-    /// Timers that are nobody's now.
+    /// Timers without an owner.
     pub(crate) fn spare_timer_count(&self) -> usize {
         self.shared.borrow().spare_timers.len()
     }
@@ -290,7 +288,7 @@ impl Client {
         self.go_on(id, |exchange| exchange.finish(trailers, blocks))
     }
 
-    /// Does something with an exchange, which is looked at when the tick ends.
+    /// Applies a change to an exchange, which is checked when the tick ends.
     fn go_on(
         &self,
         id: ExchangeId,
@@ -304,8 +302,8 @@ impl Client {
         Ok(())
     }
 
-    /// No more of the response's body for now. What was received is kept, at most two receives; then the
-    /// kernel's window stops the upstream.
+    /// No more of the response's body for now. Received bytes are kept, at most two receives; then the kernel's window
+    /// stops the upstream.
     pub fn pause(&self, id: ExchangeId) {
         self.set_paused(id, true);
     }
@@ -324,15 +322,15 @@ impl Client {
         }
     }
 
-    /// What an exchange has taken until now.
+    /// Time an exchange has taken so far.
     pub(crate) fn report(&self, id: ExchangeId, now_ns: u64) -> Option<ExchangeReport> {
         let shared = self.shared.borrow();
         let exchange = shared.exchanges.get(Handle::from_bits(id.0));
         exchange.map(|exchange| exchange.report_at(now_ns))
     }
 
-    /// Nobody wants the response any more: nothing more is told of it, and its connection is closed,
-    /// unless nothing was written to it.
+    /// The response is not wanted any more: no further event comes, and the connection is closed, unless nothing was
+    /// written to it.
     pub fn abort(&self, id: ExchangeId) {
         let shared = &mut *self.shared.borrow_mut();
         if let Some(exchange) = shared.exchanges.remove(Handle::from_bits(id.0)) {
@@ -344,8 +342,8 @@ impl Client {
         }
     }
 
-    /// Has [`crate::Service::alarm`] called at this time of the shard's clock, or a moment (17 ms)
-    /// later. Of several times the earliest stands; they end with the call.
+    /// Has [`crate::Service::alarm`] called at this time of the shard's clock, or a moment (17 ms) later. Of several
+    /// times the earliest counts; the call clears them all.
     pub fn set_next_timer(&self, at_ns: u64) {
         let shared = &mut *self.shared.borrow_mut();
         if at_ns < shared.alarm_ns {
@@ -378,7 +376,7 @@ impl ClientShared {
         }
     }
 
-    /// Whose a socket is, if it serves an exchange.
+    /// The exchange that a socket serves, if any.
     #[inline]
     pub(super) fn exchange_of(&self, socket: SocketId) -> Option<Handle<Exchange>> {
         let (of, handle) = (*self.by_slot.get(socket.slot())?)?;
@@ -401,7 +399,7 @@ impl ClientShared {
     }
 }
 
-/// What is left to be waited for.
+/// The remaining time to wait.
 pub(super) const fn waiter_of(stage: Stage) -> Option<WaiterId> {
     match stage {
         Stage::Waiting(waiter) => Some(waiter),
@@ -409,7 +407,7 @@ pub(super) const fn waiter_of(stage: Stage) -> Option<WaiterId> {
     }
 }
 
-/// The end of the head: what frames the body, in our own words.
+/// The end of the head: the fields that frame the body, written here.
 fn append_framing(request: &mut OutgoingRequest, blocks: &BlockPool) -> Result<(), PoolError> {
     debug_assert!(
         is_unframed(&request.head),
@@ -432,7 +430,7 @@ fn append_framing(request: &mut OutgoingRequest, blocks: &BlockPool) -> Result<(
     }
 }
 
-/// Whether each line ends as it must, and none of them frames the body.
+/// Whether each line ends in CRLF, and none of them frames the body.
 fn is_unframed(head: &[u8]) -> bool {
     let mut lines = head.split_inclusive(|&byte| byte == b'\n');
     lines.all(|line| {

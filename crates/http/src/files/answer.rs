@@ -1,7 +1,7 @@
 //! Responses with files: heads with their fields, bodies out of the cache or a file.
 //!
-//! The service calls this with a name that is in the cache or was looked up; what is not sent at
-//! once comes back as a [`Todo`], which waits as a task.
+//! The service calls this with a name that is in the cache or was resolved; work that is not done at once comes back as
+//! a [`Todo`], which waits as a task.
 
 use std::io::{IoSliceMut, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,15 +37,15 @@ pub(super) struct SendContext<'a> {
     pub(super) now_ns: u64,
 }
 
-/// What is left to do for a request.
+/// The remaining work for a request.
 pub(super) enum Todo {
-    /// It is answered, or must be cut.
+    /// The response is complete, or must be cut.
     Nothing,
     /// Its file is being sent.
     Send(Transfer, TransferStep),
 }
 
-/// What a head says of a file.
+/// Fields of a head that describe a file.
 struct FileHead<'a> {
     validators: &'a Validators,
     media_type: FieldValue<'static>,
@@ -116,7 +116,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Files {
-    /// Answers out of the cache.
+    /// Responds out of the cache.
     #[inline]
     pub(super) fn answer_cached<'f>(
         &self,
@@ -139,7 +139,7 @@ impl Files {
             question.is_get,
             now_s,
         );
-        // Without memory nothing is sent, which the server answers with 503.
+        // Without memory nothing is sent, and the server responds with 503.
         let (body, sent) = match selection {
             Selection::Whole => {
                 let body = &*file.body;
@@ -176,7 +176,7 @@ impl Files {
         response: &mut Response<'_>,
     ) -> Flow {
         let text = RangeText::of(None, head.size_bytes);
-        // Without memory nothing is sent, which the server answers with 503.
+        // Without memory nothing is sent, and the server responds with 503.
         let _ = match selection {
             Selection::NotModified => {
                 self.counters().not_modified.add(1);
@@ -206,7 +206,7 @@ impl Files {
         Flow::Done
     }
 
-    /// Answers a question whose name was looked up.
+    /// Responds to a request whose name was resolved.
     pub(super) fn answer_opened<'f>(
         &mut self,
         question: &Question<'_>,
@@ -290,7 +290,7 @@ impl Files {
                 Err(_) => return None,
             }
         }
-        // What was read is that version's only if it is that version still.
+        // The bytes read belong to that version only if the file still has it.
         if Version::of(&fstat(file).ok()?) != version {
             return None;
         }
@@ -307,7 +307,7 @@ impl Files {
         Some(cached)
     }
 
-    /// Answers out of an open file: the head, and as much of the body as is at hand.
+    /// Responds out of an open file: the head, and as much of the body as is in memory.
     fn answer_from_file<'f>(
         &mut self,
         file: OwnedFd,
@@ -350,7 +350,7 @@ impl Files {
         self.continue_sending(transfer, None, response)
     }
 
-    /// Writes what is at hand; `read` is what the disk thread brought.
+    /// Writes the available bytes; `read` are those from the disk thread.
     pub(super) fn continue_sending(
         &mut self,
         mut transfer: Transfer,
@@ -379,7 +379,7 @@ impl Files {
         }
     }
 
-    /// Keeps what is left to do, and says what it waits for. A response that cannot go on is cut.
+    /// Stores the remaining work, and returns the event to wait for. A response that cannot go on is cut.
     pub(super) fn go_on(
         &mut self,
         todo: Todo,
@@ -471,9 +471,9 @@ fn read_from_disk(transfer: &mut Transfer, blocks: &BlockPool) -> Option<Work> {
 //                     read and written, a block at a time              the client is slow, or TLS
 //                     read by the disk thread                          not in memory
 // ```
-// Memory per transfer is the connection's output, one block of 32 KiB, and another while the disk
-// thread reads. `preadv2` with `RWF_NOWAIT` takes what is in the page cache; what is not is asked
-// of the disk thread, so no shard waits for a disk.
+// Memory per transfer is the connection's output, one block of 32 KiB, and another while the disk thread reads.
+// `preadv2` with `RWF_NOWAIT` reads from the page cache; other bytes come from the disk thread, so no shard waits for a
+// disk.
 
 /// The most that is read at once.
 pub(super) const PART_BYTES: usize = 32 * 1024;
@@ -560,7 +560,7 @@ impl Transfer {
                         return TransferStep::Broken;
                     }
                 }
-                // The others: a file system, an emulator or an old kernel that cannot tell.
+                // The others: a file system, an emulator or an old kernel without this information.
                 Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => {
                     return TransferStep::NeedsDisk;
                 }
@@ -577,13 +577,12 @@ impl Transfer {
     }
 }
 
-/// File systems that are memory: their kernel code knows no `RWF_NOWAIT`, and has nothing to wait for
-/// (but for what was swapped out).
+/// File systems that are memory: their kernel code does not support `RWF_NOWAIT`, and never waits (but for what was
+/// swapped out).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// Reads what is in memory; `EAGAIN` when the first byte is not, `EOPNOTSUPP` or `ENOSYS` where nobody
-/// can tell.
+/// Reads bytes that are in memory; `EAGAIN` when the first byte is not, `EOPNOTSUPP` or `ENOSYS` where this is unknown.
 pub(super) fn read_cached(file: impl AsFd, room: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let file = file.as_fd();
     let read = preadv2(

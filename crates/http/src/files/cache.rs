@@ -1,10 +1,10 @@
 //! Small files in pooled memory, one cache per shard.
 //!
-//! A response from here costs no system call. A file is looked at again, by name, when its last look
-//! is a second old: so for up to [`FRESH_NS`] a client may get what the file was before, complete and
-//! with the validators that belong to it. Deleting a file takes as long to show.
+//! A response from here costs no system call. A file is checked again, by name, a second after its last check: so for
+//! up to [`FRESH_NS`] a client may get the file's earlier content, complete and with the validators that belong to it.
+//! Deleting a file takes as long to show.
 //!
-//! What is thrown out is found by a clock hand: a use between two passes saves an entry.
+//! Evicted entries are found by a clock hand: a use between two passes saves an entry.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use crate::metrics::MetricsText;
 
 use super::selection::{Validators, Version};
 
-/// How long an entry is believed without looking.
+/// How long an entry is valid without a check.
 pub(super) const FRESH_NS: u64 = 1_000_000_000;
 
 /// The largest file kept: with its head it fits into the largest pooled block, so that a response
 /// makes no heap call.
 pub(super) const FILE_BYTES_MAX: u64 = 31 * 1024;
 
-/// What an entry takes besides name and bytes: itself, its place in the map, rounding.
+/// Memory of an entry besides name and bytes: itself, its place in the map, rounding.
 const ENTRY_BYTES: usize = 384;
 
 /// One file.
@@ -49,7 +49,7 @@ impl CacheEntry {
     }
 }
 
-/// See the module.
+/// Small files in memory, by name.
 #[derive(Debug)]
 pub(super) struct Cache {
     places: HashMap<Box<[u8]>, usize>,
@@ -59,7 +59,7 @@ pub(super) struct Cache {
     capacity_bytes: usize,
 }
 
-/// What the cache knows of a name.
+/// The cache's result for a name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Known {
     /// As it was less than a second ago.
@@ -125,7 +125,7 @@ impl Cache {
         }
     }
 
-    /// Whether a body of this size could ever be kept.
+    /// Whether a body of this size fits the cache.
     pub(super) fn takes(&self, size_bytes: u64) -> bool {
         size_bytes <= FILE_BYTES_MAX
             && ENTRY_BYTES as u64 + size_bytes <= self.capacity_bytes as u64
@@ -185,7 +185,7 @@ impl Cache {
     }
 }
 
-// What the files of one shard count; others read it a moment late.
+// Counters for the files of one shard; other threads read them a moment late.
 
 /// A number that one thread changes and any thread reads.
 #[derive(Debug, Default)]

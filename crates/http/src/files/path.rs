@@ -1,7 +1,7 @@
 //! A request's path as the name of a file: decoded once, and refused if it is no plain name.
 //!
-//! The service decodes here, looks the name up in `cache`, and opens it beneath the root. What is
-//! refused here never reaches the kernel.
+//! The service decodes here, finds the name in `cache`, and opens it beneath the root. Names refused here never reach
+//! the kernel.
 //!
 //! `..`, `.` and empty segments are what a client removes before it asks (RFC 3986 5.2.4), so one
 //! that sends them probes. Escaped slashes and NULs name no file.
@@ -30,7 +30,7 @@ use crate::{error, log};
 
 use super::selection::Version;
 
-/// What a directory is answered with.
+/// The file sent for a directory.
 pub(super) const INDEX: &[u8] = b"index.html";
 
 /// The one directory with a dot whose files are public: RFC 8615.
@@ -146,12 +146,12 @@ fn check_segments(relative: &[u8]) -> Result<(), PathRefusal> {
     refusal.map_or(Ok(()), Err)
 }
 
-// What a file is, told by the end of its name.
+// Media type of a file, by the end of its name.
 //
-// Ours, because it is a page long: the types a browser acts upon and those it must not guess.
-// Text is said to be UTF-8, which every editor writes by now.
+// Kept here, because it is short: the types a browser acts upon and those it must not guess. Text is declared as UTF-8,
+// the default of every editor.
 
-/// For a name whose end says nothing.
+/// For a name with an unknown end.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// Longest extension in the table.
@@ -269,7 +269,7 @@ pub(super) enum Way {
     BySegment,
 }
 
-/// What a name stands for.
+/// The object that a name leads to.
 #[derive(Debug)]
 pub(super) enum Opened {
     File(OwnedFd, Version),
@@ -313,7 +313,7 @@ impl OpenRefusal {
 /// Whether opening may wait for a disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Patience {
-    /// Answer [`OpenRefusal::NotCached`] instead.
+    /// Return [`OpenRefusal::NotCached`] instead.
     CachedOnly,
     /// Wait.
     Disk,
@@ -369,7 +369,7 @@ impl Root {
         for _ in 0..RACES_MAX {
             match openat2(&self.directory, relative, READ, Mode::empty(), resolve) {
                 Ok(file) => return Ok(file),
-                // The kernel could not tell, for a renaming, or without asking the disk.
+                // The kernel could not decide, because of a rename, or without reading the disk.
                 Err(Errno::AGAIN) if patience == Patience::CachedOnly => {
                     return Err(OpenRefusal::NotCached);
                 }
@@ -425,16 +425,16 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-// The directory that is served, looked up again by its name every second.
+// The directory that is served, resolved again by its name every second.
 //
-// A release that is switched by a link, and a directory that is made anew, are served from then on; while the
-// name leads nowhere the last directory stays. Shards compare a number with each request and take the new
-// directory when it has changed: no lock is held, no name is looked up there.
+// A release that is switched by a link, or a directory that is made anew, is served from then on; while the name leads
+// nowhere the last directory stays. Shards compare a number with each request and take the new directory when it has
+// changed: they hold no lock and resolve no name.
 
 /// How old the response may be where the name leads.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is shared by the shards and the thread that looks.
+/// State shared by the shards and the thread that resolves the name.
 #[derive(Debug)]
 struct DiskShared {
     path: PathBuf,
@@ -444,7 +444,7 @@ struct DiskShared {
     generation: AtomicU64,
 }
 
-/// See the module.
+/// A root that is resolved again by its name.
 #[derive(Debug)]
 pub(super) struct FollowedRoot {
     shared: Arc<DiskShared>,
@@ -551,7 +551,7 @@ pub(super) enum Work {
     },
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Debug)]
 pub(super) enum DiskResult {
     Opened(Result<Opened, OpenRefusal>),
@@ -568,7 +568,7 @@ struct Job {
     work: Work,
 }
 
-/// A job's answer, with the names it was given.
+/// Result of a job, with the names it was given.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) token: RequestToken,

@@ -1,11 +1,10 @@
-//! Which part of a file a GET or HEAD is answered with, if any: preconditions first, then the range.
+//! Which part of a file a GET or HEAD gets, if any: preconditions first, then the range.
 //!
-//! RFC 9110 13.2.2 gives the order: `If-Match`, else `If-Unmodified-Since`; `If-None-Match`, else
-//! `If-Modified-Since`; `Range` with `If-Range`. A field that says nothing valid is as if it were
-//! not there, except `If-Match`, whose purpose is to refuse.
+//! RFC 9110 13.2.2 gives the order: `If-Match`, else `If-Unmodified-Since`; `If-None-Match`, else `If-Modified-Since`;
+//! `Range` with `If-Range`. An invalid field is ignored, except `If-Match`, which exists to refuse.
 //!
-//! `Range` may be ignored (14.2), the whole file is always right, and `multipart/byteranges` lets a
-//! short request ask for much more than the file.
+//! `Range` may be ignored (14.2), the whole file is always correct, and `multipart/byteranges` lets a short request ask
+//! for much more than the file.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -25,7 +24,7 @@ use crate::status::StatusCode;
 use super::path::OpenRefusal;
 use super::path::{FilePath, PathRefusal};
 
-/// What to answer.
+/// The response to choose.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Selection {
     /// 200
@@ -54,7 +53,7 @@ impl ByteRange {
     }
 }
 
-/// What a list of entity tags says about ours.
+/// Result of comparing a list of entity tags with ours.
 #[derive(Clone, Copy, Debug, Default)]
 struct TagList {
     is_there: bool,
@@ -166,7 +165,7 @@ fn date_s(value: &[u8]) -> Option<u64> {
     Some(seconds_since_epoch(date))
 }
 
-/// Whether a list of entity tags (RFC 9110 8.8.3) holds this one; what is malformed ends the list.
+/// Whether a list of entity tags (RFC 9110 8.8.3) holds this one; a malformed tag ends the list.
 fn lists_tag(list: &[u8], tag: &[u8], is_weak_equal: bool) -> bool {
     if list == b"*" {
         return true;
@@ -218,7 +217,7 @@ fn select_range(value: &[u8], size_bytes: u64) -> Selection {
         (Some(first), Some(last)) if first <= last => from_to(first, last, size_bytes),
         (None, Some(suffix)) if first.is_empty() => match suffix {
             0 => Selection::Unsatisfiable,
-            // The last bytes of nothing: satisfiable, but no Content-Range can say so.
+            // The last bytes of nothing: satisfiable, but Content-Range cannot express it.
             _ if size_bytes == 0 => Selection::Whole,
             _ => from_to(size_bytes.saturating_sub(suffix), u64::MAX, size_bytes),
         },
@@ -247,7 +246,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-// Which state of which file: what the kernel says of it, and the validators made from that.
+// A state of a file: the kernel's metadata, and the validators made from it.
 //
 // The entity tag is strong and made of inode, size and time of change in nanoseconds. It promises:
 // two responses with one tag carry the same bytes, as long as files are replaced by renaming, or
@@ -262,11 +261,11 @@ const TAG_BYTES_MAX: usize = 52;
 
 const DATE_BYTES: usize = "Sun, 06 Nov 1994 08:49:37 GMT".len();
 
-/// The last second that an HTTP date can say: the end of the year 9999.
+/// The last second that an HTTP date can express: the end of the year 9999.
 const DATE_S_MAX: u64 = 253_402_300_799;
 
-/// One state of one file. Two that are equal have the same bytes, with the reserve above and one
-/// less: the time of the inode's change is part of it, which nobody sets by hand.
+/// One state of one file. Two that are equal have the same bytes, with the reserve above and one less: the time of the
+/// inode's change is part of it, which cannot be set by hand.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Version {
     pub(super) size_bytes: u64,
@@ -293,7 +292,7 @@ impl Version {
         }
     }
 
-    /// Whether the file has been left alone for so long that its next change will show: the clock of
+    /// Whether the file has been left alone for so long that its next change will be visible in its times: the clock of
     /// file systems stands still for some milliseconds at a time.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         const SETTLING: Duration = Duration::from_millis(100);
@@ -305,13 +304,13 @@ impl Version {
     }
 }
 
-/// What a client may compare: as text, made once for each opening of a file.
+/// Values a client may compare: as text, made once for each opening of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Validators {
     tag: [u8; TAG_BYTES_MAX],
     tag_bytes: u8,
     date: [u8; DATE_BYTES],
-    /// The second that `date` says.
+    /// The second that `date` stands for.
     pub(super) modified_s: u64,
 }
 
@@ -359,13 +358,13 @@ impl Validators {
     }
 }
 
-/// Zero for a clock that stands before 1970.
+/// Zero for a clock set before 1970.
 pub(super) fn seconds_since_epoch(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
 }
 
-// What a request asks of the files, whether its head is still there or was copied to wait.
+// The part of a request that the file server needs, with its head still there or copied to wait.
 
 /// A request for a file.
 #[derive(Clone, Copy, Debug)]
@@ -465,7 +464,7 @@ impl<'a> Question<'a> {
     }
 }
 
-// Responses without a file: a redirection, or a refusal in one sentence that says what to do.
+// Responses without a file: a redirection, or a refusal in one sentence with the remedy.
 
 const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
 const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, FieldValue::TEXT_PLAIN);
@@ -485,7 +484,7 @@ pub(super) fn redirect_to_directory(
         .iter()
         .all(|part| location.extend_from_slice(blocks, part).is_ok());
     if is_whole && let Ok(location) = FieldValue::new(&*location) {
-        // Without memory nothing is sent, which the server answers with 503.
+        // Without memory nothing is sent, and the server responds with 503.
         let _ = response.send_with(
             StatusCode::MOVED_PERMANENTLY,
             &[CONTENT_IS_TEXT, (FieldName::LOCATION, location)],
@@ -503,7 +502,7 @@ pub(super) fn refuse_method(method: Method, response: &mut Response<'_>) -> Flow
 pub(super) fn refuse_path(refusal: PathRefusal, response: &mut Response<'_>) -> Flow {
     match refusal {
         PathRefusal::Malformed => {
-            // Without memory nothing is sent, which the server answers with 503.
+            // Without memory nothing is sent, and the server responds with 503.
             let _ = response.send(
                 StatusCode::BAD_REQUEST,
                 TEXT_PLAIN,
@@ -512,7 +511,7 @@ pub(super) fn refuse_path(refusal: PathRefusal, response: &mut Response<'_>) -> 
             );
         }
         PathRefusal::Hidden => refuse_open(OpenRefusal::NotFound, response),
-        // Not answering is 503.
+        // No response is 503.
         PathRefusal::Memory => {}
     }
     Flow::Done
@@ -530,10 +529,10 @@ pub(super) fn refuse_open(refusal: OpenRefusal, response: &mut Response<'_>) {
             StatusCode::INTERNAL_SERVER_ERROR,
             b"the file cannot be read\n",
         ),
-        // The server's own words: 503.
+        // The server's own error: 503.
         OpenRefusal::Exhausted | OpenRefusal::NotCached => return,
     };
-    // Without memory nothing is sent, which the server answers with 503.
+    // Without memory nothing is sent, and the server responds with 503.
     let _ = response.send(status, TEXT_PLAIN, text);
 }
 

@@ -1,4 +1,4 @@
-//! The request line, and what a request's fields must say.
+//! The request line, and checks of a request's fields.
 
 use crate::error::ParseError;
 use crate::head::{FieldSpan, Framing, HeadFields, LastHost, RequestHead, Span, Version};
@@ -66,7 +66,7 @@ fn parse_rest<S: Scanner>(
     Ok(())
 }
 
-/// What the fields said of the body, or failed to say of the host.
+/// The framing from the fields, or the missing host.
 #[inline(never)]
 fn set_framing(
     framing_fields: FramingFields,
@@ -135,11 +135,11 @@ fn check_new_host(host: &[u8], last_host: &mut LastHost) -> Result<(), ParseErro
 struct RequestLine {
     start: usize,
     end: usize,
-    /// What `FramingFields` begins with.
+    /// Initial state of `FramingFields`.
     seen: u8,
 }
 
-/// Parses `METHOD SP target SP version CRLF`; returns where it stands.
+/// Parses `METHOD SP target SP version CRLF`; returns its spans.
 #[inline(always)]
 fn parse_line<S: Scanner>(text: Text<'_, S>, head: &mut RequestHead) -> Result<RequestLine, Stop> {
     let bytes = text.bytes();
@@ -188,7 +188,7 @@ fn parse_other_method(bytes: &[u8], head: &mut RequestHead) -> Result<Span, Stop
     Ok(head.method_token)
 }
 
-/// What follows the target, whatever it is.
+/// The rest of the line after the target.
 #[inline(never)]
 fn parse_other_version(
     bytes: &[u8],
@@ -255,9 +255,8 @@ fn other_version(text: [u8; 8]) -> Result<Version, ParseError> {
 
 // Field lines, of heads and of trailers.
 
-/// Whether a field that means something to the parser may begin so: Connection, Content-Length,
-/// Expect, Host and Transfer-Encoding. Most begin otherwise and cost nothing more. Other bytes may
-/// share a place with one of these, but no letter does.
+/// Whether a field that the parser uses may begin so: Connection, Content-Length, Expect, Host and Transfer-Encoding.
+/// Most begin otherwise and cost nothing more. Other bytes may share a place with one of these, but no letter does.
 #[inline(always)]
 fn is_watched(first: u8) -> bool {
     const fn places(letter: u8) -> u64 {
@@ -339,8 +338,8 @@ pub(super) struct FieldLine<'b> {
     ends: LineEnds,
 }
 
-/// The line at `at`, whose value is empty, or in more or less white space, or which is the last that
-/// has come. `None` is the empty line; a stop says that it is no line at all, or not yet.
+/// The line at `at`, whose value is empty, or in more or less white space, or which is the last one received. `None` is
+/// the empty line; a stop means that it is no field line, or not complete.
 #[inline(never)]
 fn unusual_line(
     bytes: &[u8],
@@ -372,8 +371,7 @@ fn unusual_line(
     }
 }
 
-/// Why the line at `at` is no field line, or not yet: the first of its bytes that cannot stand says
-/// so, whatever comes after it.
+/// Why the line at `at` is not a field line, or not complete: the first invalid byte decides, whatever comes after it.
 #[cold]
 fn field_line_stop(bytes: &[u8], at: usize, is_first_field: bool) -> Stop {
     let text = Text::scalar(bytes);
@@ -395,8 +393,8 @@ fn field_line_stop(bytes: &[u8], at: usize, is_first_field: bool) -> Stop {
     }
 }
 
-/// Reads the fields of a trailer section: the joined [`crate::BodyStep::trailer`] parts of a body
-/// that is complete. `fields` is overwritten and speaks of `trailer`.
+/// Reads the fields of a trailer section: the joined [`crate::BodyStep::trailer`] parts of a body that is complete.
+/// `fields` is overwritten; its spans are of `trailer`.
 ///
 /// The decoder has checked every line, so a fault means that something else was handed in, or with other
 /// limits.
@@ -412,7 +410,7 @@ pub fn parse_trailer_fields<'t>(
         });
     }
     let text = Text::scalar(trailer);
-    // What is found stays there even when no empty line ends it.
+    // Fields that were found stay there even without an empty line at the end.
     match parse_fields(text, 0, limits, fields, |_fields, _line| Ok(())) {
         Ok(_) => Ok(ReceivedFields::new(trailer, fields)),
         // No empty line ends it, so the end of the bytes does, behind a whole line.

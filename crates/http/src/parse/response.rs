@@ -1,4 +1,4 @@
-//! The status line, and what a response's fields must say.
+//! The status line, and checks of a response's fields.
 
 use super::FramingFields;
 use super::request::parse_fields;

@@ -37,7 +37,7 @@ fn times_ns(report: &ExchangeReport) -> [u64; 3] {
 }
 
 impl Proxy {
-    /// Tells the access log, if there is one, how the try under way goes.
+    /// Notes the current try's outcome for the access log, if there is one.
     #[inline]
     fn note_answer(&self, handle: Handle<Proxied>, completions: &mut Completions<'_>) {
         if completions.is_logged() {
@@ -197,7 +197,7 @@ impl Proxy {
         }
     }
 
-    /// 100 Continue lets the client go on; others are passed on to clients that know of them and read.
+    /// 100 Continue lets the client go on; others are passed on to clients that support them and read.
     pub(super) fn take_informational(
         &mut self,
         handle: Handle<Proxied>,
@@ -209,13 +209,13 @@ impl Proxy {
         };
         if answer.status() == StatusCode::CONTINUE {
             if proxied.body_state == BodyState::AwaitsContinue {
-                // Reading on makes the server tell the client so.
+                // Reading on makes the server send it to the client.
                 proxied.body_state = BodyState::Passing;
                 completions.continue_with(proxied.token, |_, _| Flow::Stream(proxied.wants()));
             }
         } else if proxied.is_new_version && !completions.is_full(proxied.token) {
-            // Before its response no upstream is paused: what a client that reads nothing has no room for is
-            // left out, or an upstream decided how much is kept for it.
+            // Before its response an upstream is never paused: informational responses without room in the client's
+            // output are left out. Otherwise an upstream would decide how much memory is kept for it.
             completions.continue_with(proxied.token, |response, _| {
                 // One that cannot be passed on is no loss: the response is still to come.
                 let _ = forward_informational(response, answer);
@@ -281,7 +281,7 @@ impl Proxy {
         }
     }
 
-    /// There is no response, or no rest of it: again elsewhere, or the client is told.
+    /// There is no response, or its rest is missing: tries another upstream, or the client gets an error.
     pub(super) fn take_failure(
         &mut self,
         handle: Handle<Proxied>,
@@ -322,7 +322,7 @@ impl Proxy {
         if is_retried {
             match self.begin_try(handle, now_ns, &completions.pools().blocks.clone()) {
                 Ok(()) => return,
-                // The first failure says more than that nobody else is left.
+                // The first failure is more useful than "no other upstream is left".
                 Err(Failure::Local) => failure = Failure::Local,
                 Err(_) => {}
             }
@@ -376,7 +376,7 @@ struct ResponseRest {
     passes_trailers: bool,
 }
 
-/// See the module.
+/// Response heads that were passed on, to be copied when equal ones come.
 #[derive(Debug)]
 pub(super) struct KnownResponses {
     memory: HeadMemory<ResponseKey, ResponseRest>,
@@ -429,9 +429,9 @@ impl KnownResponses {
     }
 }
 
-// One request under way through the proxy: what is kept of it until its response is complete.
+// One request under way through the proxy: the state kept until its response is complete.
 
-/// What of the client's body is still to be had.
+/// The part of the client's body that is still to come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum BodyState {
     /// There is none, or all of it is kept here.
@@ -446,7 +446,7 @@ pub(super) enum BodyState {
     Passed,
 }
 
-/// See the module.
+/// One request under way through the proxy.
 #[derive(Debug)]
 pub(super) struct Proxied {
     pub(super) token: RequestToken,
@@ -458,7 +458,7 @@ pub(super) struct Proxied {
     pub(super) body_state: BodyState,
     /// A copy of the body in parts, for mirrors.
     pub(super) copy: Option<Handle<Copied>>,
-    /// Parts of the body, or its end, were passed on that nobody has any more.
+    /// Parts of the body, or its end, were passed on and not kept.
     pub(super) is_body_lost: bool,
     pub(super) expects_continue: bool,
     pub(super) may_upgrade: bool,
@@ -466,13 +466,13 @@ pub(super) struct Proxied {
     pub(super) passes_trailers: bool,
     /// Fields behind the response's body go to the client.
     pub(super) passes_response_trailers: bool,
-    /// The client knows of informational responses.
+    /// The client supports informational responses.
     pub(super) is_new_version: bool,
     pub(super) key_hash: Option<u64>,
     pub(super) tried: Tried,
     pub(super) tries: u32,
     pub(super) started_ns: u64,
-    /// A kept connection had ended before this request was answered. The next try has a new one.
+    /// A kept connection had ended before this request got a response. The next try has a new one.
     pub(super) met_stale: bool,
     /// The try under way.
     pub(super) current: Option<(Chosen, ExchangeId)>,
@@ -480,14 +480,14 @@ pub(super) struct Proxied {
     pub(super) is_answering: bool,
     /// The client has all of the response.
     pub(super) is_answered: bool,
-    /// The client has sent a FIN, and is answered all the same.
+    /// The client has sent a FIN, and still gets its response.
     pub(super) is_half_closed: bool,
     /// The response is not received until the client has taken what there is.
     pub(super) is_paused: bool,
 }
 
 impl Proxied {
-    /// What to wait for on the client's side.
+    /// The event to wait for on the client's side.
     pub(super) fn wants(&self) -> Interest {
         Interest {
             body: self.body_state == BodyState::Passing,
@@ -496,7 +496,7 @@ impl Proxied {
     }
 }
 
-/// The word that the server keeps for us: never zero, which it begins with.
+/// The user data that the server keeps for us: never zero, its initial value.
 pub(super) fn state_of(handle: Handle<Proxied>) -> u64 {
     handle.to_bits().wrapping_add(1)
 }
@@ -505,11 +505,10 @@ pub(super) fn handle_of(state: u64) -> Handle<Proxied> {
     Handle::from_bits(state.wrapping_sub(1))
 }
 
-// Whether a request that met with no response may be sent again, and how often all of them may.
+// Whether a request that met with no response may be sent again, and the limit on retries of all requests.
 
-/// Whether another try can do no harm: the request provably did not start, or doing it twice is the
-/// same as once and the client has seen nothing of a response. `is_body_lost`: parts of the client's
-/// body were handed on and not kept.
+/// Whether another try can do no harm: the request provably did not start, or it is idempotent and the client has
+/// received nothing of a response. `is_body_lost`: parts of the client's body were passed on and not kept.
 pub(super) fn may_retry(
     method: Method,
     head: &OutgoingHead,
@@ -529,9 +528,9 @@ const PRECONDITIONS: [&str; 4] = [
     "If-Modified-Since",
 ];
 
-/// The method that is repeated as this request may be, if it may have arrived: a PUT with a precondition is no
-/// more idempotent than a POST (its repetition is answered 412, though the write was done), and a request with an
-/// `Idempotency-Key` is done once by servers that understand it, as a PUT is.
+/// The method whose retry rules apply to this request, if it may have arrived: a PUT with a precondition is no more
+/// idempotent than a POST (its repetition gets 412, though the write was done), and a request with an `Idempotency-Key`
+/// is done once by servers that support it, like a PUT.
 fn method_by_meaning(method: Method, head: &OutgoingHead, failure: &ExchangeFailure) -> Method {
     if !failure.may_have_arrived || method.is_safe() {
         return method;
@@ -574,7 +573,7 @@ impl RetryBudget {
         self.saved_per_mille = saved.min(SAVED_RETRIES_MAX * 1000);
     }
 
-    /// Whether there is one left, which is then gone.
+    /// Whether a retry is left; takes it.
     pub(super) fn spend(&mut self) -> bool {
         let left = self.saved_per_mille.checked_sub(1000);
         self.saved_per_mille = left.unwrap_or(self.saved_per_mille);
@@ -584,11 +583,11 @@ impl RetryBudget {
 
 // Fields behind a body: which of them pass, and how they come to the other side.
 //
-// Where they pass: behind a body that goes out in chunks, so to no HTTP/1.0 client; and only if the
-// message's `Connection` names no field. What it names is to be dropped from the trailers too (RFC 9110
-// 7.6.1), the head is long gone by then, and no sender of trailers names such fields.
+// Where they pass: behind a body that goes out in chunks, so to no HTTP/1.0 client; and only if the message's
+// `Connection` names no field. Fields named there must be dropped from the trailers too (RFC 9110 7.6.1), but the head
+// is not kept until then; no known sender of trailers names such fields.
 
-/// Whether what is behind a body that came like this may go on.
+/// Whether trailers may follow a body with this framing.
 pub(super) fn may_pass(framing: Framing, nominated: &Nominated<'_>) -> bool {
     framing == Framing::Chunked && !nominated.has_fields
 }
@@ -619,9 +618,9 @@ impl Trailers {
     }
 }
 
-/// Whether a field may stand behind a body: not those that frame or route a message, change what a
-/// request asks for, authenticate, control a response or say how to read the body (RFC 7230 4.1.2), and
-/// none that a proxy drops or writes itself. Such a field could be taken for one of the head's.
+/// Whether a field may be a trailer: not those that frame or route a message, change what a request asks for,
+/// authenticate, control a response or describe the body's coding (RFC 7230 4.1.2), and none that a proxy drops or
+/// writes itself. Such a field could be mistaken for one of the head.
 fn may_follow_a_body(name: &[u8]) -> bool {
     if FieldRule::of(name) != FieldRule::PassOn {
         return false;

@@ -1,11 +1,11 @@
 //! Which upstream a request goes to: round robin, least requests, the better of two, or a hash.
 //!
-//! `upstreams` asks for each try of each request. Numbers in, a place out; no clock, no sockets.
+//! `upstreams` calls it for each try of each request. Input: numbers; output: an index; no clock, no sockets.
 //!
-//! The hash is rendezvous hashing (highest random weight): every upstream's score comes from the key
-//! and the upstream's address alone, so nothing has to be rebuilt when one is ejected or comes with a
-//! reload, exactly its own share of the keys moves, and weights are exact. It looks at each upstream
-//! once, which for the few that a proxy has costs less than the search through a ring's points.
+//! The hash is rendezvous hashing (highest random weight): every upstream's score depends only on the key and the
+//! upstream's address. Nothing has to be rebuilt when one is ejected or added by a reload, exactly its own share of the
+//! keys moves, and weights are exact. It scores each upstream once, which for the few that a proxy has costs less than
+//! the search through a ring's points.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub enum Balance {
     Hash(HashKey),
 }
 
-/// What of a request is hashed.
+/// The part of a request that is hashed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HashKey {
     /// The path, without the query.
@@ -101,7 +101,7 @@ pub(super) struct Candidate {
     pub(super) is_usable: bool,
 }
 
-/// What a balancer remembers from one choice to the next.
+/// State of a balancer between two choices.
 #[derive(Debug)]
 pub(super) struct Balancer {
     balance: Balance,
@@ -200,7 +200,7 @@ impl Balancer {
         }
     }
 
-    /// A usable one other than `not`, each as likely as its weight says.
+    /// A usable one other than `not`, each with a probability by its weight.
     fn drawn(&mut self, candidates: &[Candidate], not: Option<usize>) -> Option<usize> {
         let drawable = || {
             let all = candidates.iter().enumerate();
@@ -221,7 +221,7 @@ impl Balancer {
     }
 }
 
-/// With one request more, whose load would be lower for its weight?
+/// With one more request, which load is lower for its weight?
 fn is_less_busy(one: &Candidate, other: &Candidate) -> bool {
     let load = |of: &Candidate, by: &Candidate| {
         (u64::from(of.outstanding) + 1).saturating_mul(u64::from(by.weight))
@@ -248,7 +248,7 @@ fn highest_score(candidates: &[Candidate], key_hash: u64) -> Option<usize> {
     best.map(|(index, _)| index)
 }
 
-// Two small pieces of arithmetic for balancing: a hash of bytes, and numbers nobody can foresee.
+// Two small pieces of arithmetic for balancing: a hash of bytes, and unpredictable numbers.
 
 /// Spreads every bit over all others: the finisher of splitmix64.
 #[inline]
@@ -287,7 +287,7 @@ impl Random {
     }
 }
 
-// What of a request decides its way: the key that is hashed, and how far it may still go.
+// Properties of a request that decide its upstream: the key that is hashed, and the tries left.
 
 /// The hash of the key, if upstreams are chosen by one and the request has it.
 pub(super) fn key_hash(balance: &Balance, request: &Request<'_>) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! The client's address, as upstreams are told, and which peers are trusted about it.
+//! The client's address as sent to upstreams, and which peers are trusted about it.
 //!
 //! Made once for each connection, so that a request copies its text and formats nothing.
 
@@ -118,14 +118,14 @@ pub(super) struct ClientPeer {
     is_v6: bool,
     /// Distinguishes clients; the same for equal ones.
     pub(super) salt: u64,
-    /// What it says about its client is trusted.
+    /// Its fields about its client are trusted.
     pub(super) is_trusted: bool,
-    /// For upstreams that are told so; `None` of connections from before there was any.
+    /// For upstreams that get a PROXY header; `None` for connections from before one was configured.
     ends: Option<Ends>,
 }
 
 impl ClientPeer {
-    /// Whether requests of both are told of in the same words. `ends` are told before all requests.
+    /// Whether requests of both get the same fields. `ends` are sent before all requests, not in them.
     #[inline]
     pub(super) fn is_told_like(&self, other: &Self) -> bool {
         self.text() == other.text()
@@ -161,7 +161,7 @@ impl ClientPeer {
         }
     }
 
-    /// Whether its word is taken now that these are trusted.
+    /// Whether its fields are accepted with these trusted networks.
     #[cold]
     pub(super) fn judge(&mut self, trusted: &[TrustedPeers]) {
         let text = std::str::from_utf8(self.text()).unwrap_or_default();
@@ -186,7 +186,7 @@ impl ClientPeer {
         &self.text[..usize::from(self.length)]
     }
 
-    /// What stands around it in `Forwarded` (RFC 7239 6).
+    /// Delimiters around it in `Forwarded` (RFC 7239 6).
     pub(super) fn quotes(&self) -> [&'static [u8]; 2] {
         match self.is_v6 {
             true => [b"\"[", b"]\""],
@@ -210,16 +210,16 @@ impl fmt::Display for ClientPeer {
     }
 }
 
-// Names of upstreams and mirrors: looked up from the start on, and told when they have no address.
+// Names of upstreams and mirrors: resolved from the start on, and logged when they have no address.
 //
-// Each shard looks names up for itself, before any request needs them and again and again; what it finds
-// is told to the control that all shards share, which writes a line when it is news.
+// Each shard resolves names for itself, before any request needs them and repeatedly; it reports results to the control
+// that all shards share, which logs changes.
 
-/// From one look to the next: addresses hold for 30 s, and that there are none holds for 1 s.
+/// Time between two resolutions: addresses are valid for 30 s, and their absence for 1 s.
 const RESOLVED_CHECK_NS: u64 = 30_000_000_000;
 const UNRESOLVED_CHECK_NS: u64 = 2_000_000_000;
 
-/// What one shard has found of one name.
+/// A shard's results for one name.
 #[derive(Debug)]
 pub(super) struct NameWatch {
     key: PoolKey,
@@ -236,7 +236,7 @@ impl NameWatch {
         }
     }
 
-    /// Whether it is news, and why it has no address now.
+    /// Whether it changed, and why it has no address now.
     fn look(&mut self, client: &Client) -> Option<Option<AcquireError>> {
         if !self.is_name {
             return None;
@@ -254,7 +254,7 @@ pub(super) struct NameStates {
 }
 
 impl NameStates {
-    /// True: no shard has said so before.
+    /// True: no shard has reported it before.
     fn is_news(&self, name: &str, is_unresolved: bool) -> bool {
         let mut unresolved = self
             .unresolved
@@ -271,7 +271,7 @@ impl NameStates {
 }
 
 impl Proxy {
-    /// Has names looked up that are due, and plans the next time.
+    /// Resolves names that are due, and plans the next time.
     pub(super) fn check_names(&mut self, now_ns: u64) {
         let all = self.upstreams.names().chain(self.mirrors.names());
         let mut names = all.map(|(_, name)| name).filter(|it| it.is_name).peekable();
@@ -291,7 +291,7 @@ impl Proxy {
         self.client.set_next_timer(self.names_due_ns);
     }
 
-    /// Tells what has been found since the last time.
+    /// Reports the results since the last time.
     pub(super) fn tell_names(&mut self) {
         let Self {
             upstreams,

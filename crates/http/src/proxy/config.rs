@@ -1,4 +1,4 @@
-//! What a proxy is told, and how a running one is told anew.
+//! The configuration of a proxy, and its replacement while it runs.
 //!
 //! The command line reads flags or a file into a [`ProxyConfig`]; each shard takes it when its
 //! [`super::Proxy`] is made, and again when [`ProxyControl::replace`] has woken it.
@@ -29,7 +29,7 @@ use super::response_head::FieldChanges;
 use super::service::{HalfClose, UpgradeProtocols};
 use super::upstreams::{EjectionPolicy, ProbePolicy};
 
-/// Upstreams of one proxy at most: each try remembers in one word which it has tried.
+/// Upstreams of one proxy at most: one 128-bit mask holds those that a request has tried.
 pub const UPSTREAMS_MAX: usize = 128;
 
 /// One server behind the proxy.
@@ -39,44 +39,43 @@ pub struct UpstreamConfig {
     pub name: String,
     /// Where it is.
     pub place: Endpoint,
-    /// What it is called in `Host`, with [`HostPolicy::Upstream`] or where the client names none.
+    /// Its name in `Host`, with [`HostPolicy::Upstream`] or where the client names none.
     pub host: String,
     /// Its share of the requests, beside those of the others; at least 1.
     pub weight: u32,
     /// How TLS is spoken with it, if it is.
     pub tls: Option<TlsClient>,
-    /// Each connection begins with a PROXY header that tells the client's address. It
-    /// serves one request then: another's, or another connection's of the same client, would be told
-    /// under a wrong name.
+    /// Each connection begins with a PROXY header with the client's address. Such a connection serves one request: a
+    /// second one could be from another client or connection, and the address would be wrong.
     pub proxy_protocol: Option<ProxyProtocol>,
 }
 
-/// What upstreams are told in `Host`.
+/// `Host` as sent to upstreams.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum HostPolicy {
-    /// What the client asked for.
+    /// The client's value.
     #[default]
     Keep,
     /// The upstream's own name.
     Upstream,
 }
 
-/// What a proxy is told.
+/// Configuration of a proxy.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     /// From 1 to [`UPSTREAMS_MAX`].
     pub upstreams: Vec<UpstreamConfig>,
     /// Servers that get copies of requests: at most [`MIRRORS_MAX`].
     pub mirrors: Vec<MirrorConfig>,
-    /// What holds for these copies.
+    /// Limits for these copies.
     pub mirroring: MirrorPolicy,
     /// How upstreams are chosen.
     pub balance: Balance,
-    /// What they are told in `Host`.
+    /// `Host` as sent to them.
     pub host: HostPolicy,
-    /// What they are told about clients.
+    /// Client fields as sent to them.
     pub forwarded: ForwardedFields,
-    /// Whose word about that is passed on.
+    /// The peers whose client fields are passed on.
     pub trusted: Vec<TrustedPeers>,
     /// How they are probed, if they are.
     pub probe: Option<ProbePolicy>,
@@ -84,11 +83,11 @@ pub struct ProxyConfig {
     pub ejection: EjectionPolicy,
     /// Connections to one upstream, of one shard.
     pub connections_max: usize,
-    /// Requests that wait for one of them, of one shard; one more is answered 503.
+    /// Requests that wait for one of them, of one shard; one more gets 503.
     pub pending_max: usize,
     /// Of each try; `total_ns` is for all tries of a request together.
     pub timeouts: Timeouts,
-    /// What a FIN from a client means for its request.
+    /// Effect of a client's FIN on its request.
     pub half_close: HalfClose,
     /// Tries of one request, the first included.
     pub tries_max: u32,
@@ -100,11 +99,11 @@ pub struct ProxyConfig {
     pub response_fields_max: usize,
     /// How long a connection to an upstream is kept without a use.
     pub idle_max_ns: u64,
-    /// Responses about failures say no more than their status.
+    /// Responses about failures contain only their status.
     pub quiet_errors: bool,
-    /// What is changed of requests.
+    /// Changes to requests.
     pub request_changes: FieldChanges,
-    /// What is changed of upstreams' responses.
+    /// Changes to upstreams' responses.
     pub response_changes: FieldChanges,
     /// Protocols that may take a connection over.
     pub upgrades: UpgradeProtocols,
@@ -140,7 +139,7 @@ impl ProxyConfig {
         }
     }
 
-    /// Caps on responses; what else there is to limit is as `limits` have it.
+    /// Caps on responses; the other limits are in `limits`.
     pub(super) fn answer_limits(&self, limits: Limits) -> Limits {
         let limits = limits.with_body_bytes_max(u64::MAX);
         let heads = (self.response_head_bytes_max, self.response_fields_max);
@@ -150,7 +149,7 @@ impl ProxyConfig {
             .unwrap_or(limits)
     }
 
-    /// How long a connection may take to be opened: as long as anybody waits for it.
+    /// How long opening a connection may take: the longest time that any request waits for it.
     pub(super) fn open_max_ns(&self) -> u64 {
         let of_mirrors = match self.mirrors.is_empty() {
             true => 0,
@@ -159,7 +158,7 @@ impl ProxyConfig {
         self.timeouts.connection_ns.max(of_mirrors)
     }
 
-    /// Whether any upstream is told the ends of clients' connections.
+    /// Whether any upstream gets the addresses of clients' connections.
     pub(super) fn tells_ends(&self) -> bool {
         self.upstreams.iter().any(|it| it.proxy_protocol.is_some())
     }
@@ -269,7 +268,7 @@ pub enum ProxyConfigError {
     Host {
         /// The name of the upstream or mirror.
         name: String,
-        /// What is wrong with its host.
+        /// The fault in its host.
         error: HeadTextError,
     },
     /// No response could pass, or the parser's table is smaller.
@@ -277,7 +276,7 @@ pub enum ProxyConfigError {
     OutOfRange {
         /// Of what.
         name: &'static str,
-        /// What was asked for.
+        /// The configured value.
         value: usize,
         /// The largest that works.
         value_max: usize,
@@ -357,7 +356,7 @@ impl ProxyControl {
 
 // Mirrors: servers that get a copy of some requests, and whose responses are dropped.
 //
-// What is configured of them. [`super::mirrors`] takes the samples and sends the copies.
+// Their configuration. [`super::mirrors`] takes the samples and sends the copies.
 
 /// Mirrors of one proxy at most: each has copies of its own.
 pub const MIRRORS_MAX: usize = 4;
@@ -376,7 +375,7 @@ pub struct MirrorConfig {
     pub name: String,
     /// Where it is.
     pub place: Endpoint,
-    /// What it is called in `Host`, with [`super::HostPolicy::Upstream`] or where the client names none.
+    /// Its name in `Host`, with [`super::HostPolicy::Upstream`] or where the client names none.
     pub host: String,
     /// How TLS is spoken with it, if it is.
     pub tls: Option<TlsClient>,
@@ -384,7 +383,7 @@ pub struct MirrorConfig {
     pub share: MirrorShare,
 }
 
-/// What holds for the copies of all mirrors.
+/// Settings for the copies of all mirrors.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MirrorPolicy {
     /// Requests that are copied.

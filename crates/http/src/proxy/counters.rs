@@ -1,4 +1,4 @@
-//! What a proxy counts of each upstream and each mirror: cells that one shard writes and any may read.
+//! Counters of each upstream and each mirror: cells that one shard writes and any thread may read.
 //!
 //! `upstreams` counts tries and their ends, `mirrors` copies and theirs; `/metrics` of any shard adds up
 //! all shards. A cell has one writer, so that counting is a load and a store, no locked instruction.
@@ -16,7 +16,7 @@ pub(super) trait CellIndex: Copy + 'static {
     fn index(self) -> usize;
 }
 
-/// What is counted or measured of an upstream, one place each.
+/// Counters and gauges of an upstream, one index each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub(super) enum Cell {
@@ -266,7 +266,7 @@ impl<C: CellIndex, const N: usize> Registry<C, N> {
 
 /// How the cells of a registry appear in `/metrics`.
 pub(super) struct Shown<C: 'static> {
-    /// The label with the name; empty where there is one name that says nothing.
+    /// The label with the name; empty if the only name is the default.
     pub(super) label: &'static str,
     pub(super) metrics: &'static [Metric<C>],
     /// Name and help of the metric that has failures by cause.

@@ -1,6 +1,6 @@
-//! Why a request got no whole response from an upstream: the status for it, whose fault it was, and the words.
+//! Why a request got no whole response from an upstream: the status for it, the side at fault, and the texts.
 //!
-//! `service` makes one when a request cannot go on, and answers with it, if the client has seen nothing of a
+//! `service` makes one when a request cannot go on, and responds with it, if the client has received nothing of a
 //! response yet. `Proxy-Status` (RFC 9209) carries it for machines, and so do the access log and `/metrics`.
 //!
 //! No text has anything about the upstream that a client could use: no address, no port.
@@ -20,7 +20,7 @@ use crate::log::LogLevel;
 use crate::response::Response;
 use crate::status::StatusCode;
 
-/// Whose fault it was.
+/// The side at fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Side {
     Client,
@@ -28,7 +28,7 @@ pub(crate) enum Side {
     Upstream,
 }
 
-/// One row of the table: what is told of a failure.
+/// One row of the table: the texts for a failure.
 struct FailureInfo {
     side: Side,
     status: StatusCode,
@@ -45,7 +45,7 @@ struct FailureInfo {
 /// The enum, and its table, which is checked when this is compiled.
 macro_rules! failures {
     ($($(#[$note:meta])* $name:ident: $side:ident $fault:literal, $status:ident, $cause:literal, $error:literal, $sentence:literal;)*) => {
-        /// What went wrong.
+        /// The kind of failure.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         #[repr(u8)]
         pub(crate) enum Failure {
@@ -141,7 +141,7 @@ failures! {
         "the trailer section of the response is longer than --max-trailer";
     BadChunks: Upstream "upstream", BAD_GATEWAY, "bad_chunks", "http_response_transfer_coding",
         "the chunks of the response are malformed";
-    /// What came is no sound response in another way.
+    /// The bytes are an invalid response in another way.
     BadResponse: Upstream "upstream", BAD_GATEWAY, "malformed", "http_protocol_error",
         "the response of the upstream is malformed";
     /// 101 to a request that asked for no other protocol.
@@ -234,7 +234,7 @@ impl Failure {
         self.told().side
     }
 
-    /// Whose fault, as the access log says it.
+    /// The side at fault, as in the access log.
     pub(crate) const fn fault(self) -> Fault {
         match self.side() {
             Side::Client => Fault::Client,
@@ -247,7 +247,7 @@ impl Failure {
         self.told().status
     }
 
-    /// A word for it alone.
+    /// Its short name alone.
     pub(crate) const fn cause(self) -> &'static str {
         self.told().cause
     }
@@ -257,7 +257,7 @@ impl Failure {
         self.told().error
     }
 
-    /// What happened, for people.
+    /// The description, for people.
     pub(crate) const fn sentence(self) -> &'static str {
         self.told().sentence
     }
@@ -271,13 +271,12 @@ impl Failure {
         }
     }
 
-    /// The field `Proxy-Status`: the error type, its sentence, and whose fault it is.
+    /// The field `Proxy-Status`: the error type, its sentence, and the side at fault.
     const fn proxy_status(self) -> FieldValue<'static> {
         self.told().proxy_status
     }
 
-    /// Responds with it; `is_quiet`: the status says all. Without memory nothing is sent, which becomes
-    /// 503.
+    /// Responds with it; `is_quiet`: the status alone. Without memory nothing is sent, which becomes 503.
     pub(super) fn answer(self, response: &mut Response<'_>, is_quiet: bool) {
         response.failure = Some(self);
         let proxy_status = (FieldName::PROXY_STATUS, self.proxy_status());
@@ -302,7 +301,7 @@ impl Failure {
     }
 }
 
-/// A request that is answered here.
+/// A request with a response made here.
 pub(super) enum Refused {
     Failure(Failure),
     /// It was not to go any further.
@@ -334,10 +333,10 @@ pub(super) enum Kind {
     Mirror,
 }
 
-/// What was written last.
+/// The last line written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FailureLog {
-    /// What the last line said, and when.
+    /// The last line's text, and its time.
     told: Option<(Failure, u64)>,
     /// Failures since then.
     untold_count: u64,

@@ -39,19 +39,19 @@ use super::request_head::OutgoingHead;
 /// Bodies that are being copied, of one shard.
 const COPIES_MAX: usize = 64;
 
-/// A longer body of a response is not read to its end: the connection is closed. What a mirror sends costs
-/// the shard's time, and a faulty one may never stop.
+/// A longer body of a response is not read to its end: the connection is closed. Reading costs the shard's time, and a
+/// faulty one may never stop.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
-/// After so many failures in a row a mirror gets nothing for a while: what fails costs the shard's time as well.
+/// After so many failures in a row a mirror gets nothing for a while: failures cost the shard's time as well.
 const FAILURES_MAX: u32 = 5;
 const PAUSE_NS: u64 = 1_000_000_000;
 
-/// The words of exchanges with mirrors begin here; no handle has one, and [`super::service::PROBE_USER`]
-/// is none of them.
+/// User data of exchanges with mirrors begins here; no handle has such a value, and [`super::service::PROBE_USER`] is
+/// not one of them.
 const FIRST_USER: u64 = u64::MAX << 16;
 
-/// Whether an exchange with this word is a copy.
+/// Whether an exchange with this user data is a copy.
 #[inline]
 pub(super) fn is_mirrored(user: u64) -> bool {
     user >= FIRST_USER
@@ -75,7 +75,7 @@ impl Sampled {
 
 const _: () = assert!(MIRRORS_MAX <= 8, "a bit for each mirror");
 
-/// What decides whether a request is copied.
+/// Conditions for copying a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling {
     pub(super) method: Method,
@@ -175,7 +175,7 @@ impl Mirror {
         self.ended();
     }
 
-    /// Whether this request is one of the sample.
+    /// Whether this request is in the sample.
     fn takes(&mut self, request: &Sampling, policy: &MirrorPolicy, now_ns: u64) -> bool {
         let excluded = match () {
             () if request.may_upgrade => Some(MirrorCell::ExcludedUpgrade),
@@ -239,7 +239,7 @@ impl Mirrors {
     ) {
         self.policy = config.mirroring;
         self.host = config.host;
-        // What is being copied is for mirrors by their place in the list before.
+        // Copies under way refer to mirrors by their index in the old list.
         for handle in self.copies.handles().collect::<Vec<_>>() {
             self.abandon_body(handle);
         }
@@ -417,7 +417,7 @@ impl Mirrors {
         }
     }
 
-    /// What happened to a copy.
+    /// Outcome of a copy.
     pub(super) fn event(
         &mut self,
         (id, user): (ExchangeId, u64),
@@ -453,7 +453,7 @@ impl Mirrors {
         }
     }
 
-    /// The names that are looked up, with what they are called.
+    /// The names to resolve, with their labels.
     pub(super) fn names(&mut self) -> impl Iterator<Item = (&str, &mut NameWatch)> {
         let list = self.list.iter_mut();
         list.map(|it| (&*it.config.name, &mut it.name))
@@ -508,9 +508,9 @@ fn send_body<'t>(
     }
 }
 
-// What a proxy counts of each mirror.
+// Counters of each mirror.
 
-/// What is counted or measured of a mirror, one place each.
+/// Counters and gauges of a mirror, one index each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
 pub(super) enum MirrorCell {

@@ -30,7 +30,7 @@ use super::response_head::FieldChanges;
 use super::response_head::{FieldRule, Nominated, welcomes_trailers};
 use super::service::UpgradeProtocols;
 
-/// Which fields tell upstreams about the client.
+/// Which fields describe the client to upstreams.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ForwardedFields {
     /// `Forwarded` (RFC 7239).
@@ -85,8 +85,7 @@ impl fmt::Display for ForwardedFields {
     }
 }
 
-/// A head that is ready for an upstream that is told the client's Host: every try may go to one of
-/// another name.
+/// A head that is ready for an upstream that gets the client's Host: every try may go to one with another name.
 #[derive(Debug)]
 pub(super) struct OutgoingHead {
     /// The request line, Host, the other fields.
@@ -146,7 +145,7 @@ impl OutgoingHead {
         (&self.bytes[self.host.start..], self.host.len())
     }
 
-    /// Whether a field of this name is among those that go to the upstream. Looks through all lines.
+    /// Whether a field of this name is among those that go to the upstream. Searches all lines.
     pub(super) fn has_field(&self, name: &str) -> bool {
         let lines = self.bytes.split(|&byte| byte == b'\n').skip(1);
         lines
@@ -161,19 +160,19 @@ impl OutgoingHead {
         lines[last..].strip_prefix(b"Upgrade: ")
     }
 
-    /// What the client asked for; may be empty.
+    /// The client's target; may be empty.
     pub(super) fn client_host(&self) -> Authority<'_> {
         Authority::known(&self.bytes[self.host.clone()])
     }
 }
 
-/// What `http::client` writes behind the fields, at most.
+/// Maximum length of the fields that `http::client` appends.
 const FRAMING_BYTES_MAX: usize = 64;
 
-/// What the proxy says beside the client's own fields.
+/// Fields the proxy adds to the client's own.
 pub(super) struct RequestWay<'a> {
     pub(super) via_name: &'a ViaName,
-    /// `None`: nobody knows.
+    /// `None`: not known.
     pub(super) client: Option<&'a ClientPeer>,
     pub(super) is_tls: bool,
     pub(super) fields: ForwardedFields,
@@ -326,7 +325,7 @@ impl HeadWriter<'_> {
             let (name, value) = field.received(request.bytes);
             let rule = FieldRule::of(name.as_bytes());
             let is_nominated = nominated.has(name.as_bytes());
-            // What is for this connection alone is as good as not said (RFC 9110 7.6.1).
+            // Fields for this connection alone are treated as absent (RFC 9110 7.6.1).
             seen.note(rule, is_trusted && !is_nominated);
             let passes = match rule {
                 FieldRule::PassOn | FieldRule::Date => {
@@ -355,8 +354,8 @@ impl HeadWriter<'_> {
         seen
     }
 
-    /// One line, with what came before in front: a list that is spread over several lines is the
-    /// same list, but not every reader knows.
+    /// One line, with the earlier members in front: a list that is spread over several lines is the same list, but not
+    /// every server handles it.
     fn begin_list(&mut self, name: &[u8], rule: FieldRule, has_earlier: bool) {
         self.put(name);
         self.put(b": ");
@@ -388,7 +387,7 @@ impl HeadWriter<'_> {
         }
     }
 
-    /// What the proxy says of itself and of the client.
+    /// Fields about the proxy and about the client.
     fn write_own(&mut self, request: &Request<'_>, way: &RequestWay<'_>, seen: Seen) {
         let is_first = !(seen.via || seen.forwarded || seen.forwarded_for || seen.has_x());
         let says_all = way.fields == ForwardedFields::default() && way.max_forwards.is_none();
@@ -400,7 +399,7 @@ impl HeadWriter<'_> {
         }
     }
 
-    /// What nearly every request gets: nobody before has said anything.
+    /// For nearly all requests: no proxy before has added any.
     fn write_own_at_once(
         &mut self,
         request: &Request<'_>,
@@ -495,12 +494,11 @@ impl HeadWriter<'_> {
     }
 }
 
-// The name by which a proxy knows itself in `Via` (RFC 9110 7.6.3), and requests that it has passed on
-// before.
+// The name by which a proxy recognizes itself in `Via` (RFC 9110 7.6.3), and requests that it has passed on before.
 //
-// A proxy that is its own upstream, or one of a ring, would pass a request on until descriptors run
-// out. Each proxy writes a name that no other one has into the `Via` of requests, and answers 508 to a
-// request that has its name already.
+// A proxy that is its own upstream, or one of a ring, would pass a request on until descriptors run out. Each proxy
+// writes a name that no other one has into the `Via` of requests, and responds with 508 to a request that has its name
+// already.
 
 const NAME_BYTES: usize = "millpond-".len() + 16;
 
@@ -534,15 +532,15 @@ impl ViaName {
         })
     }
 
-    /// Members are what stands between commas, also within comments: a parenthesis that a client has
-    /// opened and not closed must not hide what proxies have written behind it.
+    /// Members are separated by commas, also within comments: a parenthesis that a client has opened and not closed
+    /// must not hide the members that proxies have added after it.
     fn is_listed(&self, list: &[u8]) -> bool {
         list.split(|&byte| byte == b',').any(|member| {
             let mut words = member
                 .split(|byte| matches!(byte, b' ' | b'\t'))
                 .filter(|word| !word.is_empty());
             let _protocol = words.next();
-            // Names are compared without regard to case, as hosts are, in whose place this one stands.
+            // Names are compared without regard to case, like hosts, which this name replaces.
             let received_by = words.next();
             received_by.is_some_and(|name| name.eq_ignore_ascii_case(&self.0))
         })
@@ -551,10 +549,10 @@ impl ViaName {
 
 // `Forwarded` as it came from a trusted peer (RFC 7239 4): a list that another element is going to follow.
 //
-// What a client wrote may be in it, passed on by the peer. A quote without an end would make our own
-// element a part of the client's; so elements that are malformed are replaced.
+// The peer may pass on text from its client. A quote without an end would make our own element a part of that text; so
+// malformed elements are replaced.
 
-/// Stands where an element was that is not one.
+/// Replaces a malformed element.
 pub(super) const UNKNOWN: &[u8] = b"for=unknown";
 
 /// The elements of one field value, with the whitespace around them, without the commas between them. The
@@ -608,7 +606,7 @@ fn is_element(element: &[u8]) -> bool {
     }
 }
 
-/// What is behind the pair with which this begins; `None`: it begins with none.
+/// The rest after the first pair; `None`: it begins with no pair.
 fn pair_end(text: &[u8]) -> Option<&[u8]> {
     let token_end = |text: &[u8]| text.iter().position(|&byte| !is_token(byte));
     let name_bytes = token_end(text).filter(|&bytes| bytes > 0)?;

@@ -35,7 +35,7 @@ pub(super) enum HeadRefused {
 }
 
 impl HeadRefused {
-    /// What the client is told.
+    /// Fields the proxy adds for the client.
     pub(super) fn failure(self) -> Failure {
         match self {
             Self::Memory(_) => Failure::Local,
@@ -51,11 +51,11 @@ pub(super) fn forward_head(
     answer: &ReceivedHead<'_>,
     changes: &FieldChanges,
 ) -> Result<bool, HeadRefused> {
-    // More of the request's body may be to come than anybody reads behind a response.
+    // More of the request's body may be to come than is read after a response.
     response.manner = response.manner.answered();
     let status = answer.status();
     let has_no_body = response.manner.is_head() || status.forbids_body();
-    // What the upstream announced of a body that HEAD or 304 leave out is passed on as well.
+    // The upstream's length of a body that HEAD or 304 leave out is passed on as well.
     let framing = match has_no_body {
         true => answer.head.announced,
         false => answer.framing,
@@ -104,7 +104,7 @@ pub(super) fn forward_head(
     Ok(passes_trailers)
 }
 
-/// Writes an informational head, for a client that knows of them. On failure nothing was written.
+/// Writes an informational head, for a client that supports them. On failure nothing was written.
 pub(super) fn forward_informational(
     response: &mut Response<'_>,
     answer: &ReceivedHead<'_>,
@@ -189,8 +189,8 @@ fn write_line(output: &mut Buffer, (name, value): Field<'_>) {
 
 // Fields that the operator sets, adds or removes, of requests to upstreams and of their responses.
 //
-// A change cannot touch what frames a message, what is about one connection, or what the proxy says itself:
-// these would make two sides disagree. Where nothing is changed, a head costs one look at an empty list.
+// A change cannot apply to fields that frame a message, are about one connection, or are written by the proxy: two
+// sides would disagree. Without changes, a head costs one check of an empty list.
 
 /// Changes of one direction: each costs a comparison with each field.
 const CHANGES_MAX: usize = 32;
@@ -226,10 +226,10 @@ pub enum FieldChangeError {
         /// The field.
         name: String,
     },
-    /// A `*`, which is a character of names: nobody has such a field.
+    /// A `*`, which is a character of names: no real field is called so.
     #[error("{name} is the name of one field, not a pattern: name each field by itself")]
     Pattern {
-        /// What was given.
+        /// The value given.
         name: String,
     },
     /// More than are compared with each field.
@@ -301,7 +301,7 @@ impl fmt::Display for FieldChange {
 pub struct FieldChanges {
     /// Names of fields that do not pass.
     dropped: Vec<String>,
-    /// What is written behind the others, each line with its end.
+    /// Lines written after the others, each with its end.
     lines: Vec<u8>,
 }
 
@@ -341,14 +341,14 @@ impl FieldChanges {
         }
     }
 
-    /// Whether a field that came does not pass.
+    /// Whether a received field is dropped.
     #[inline]
     pub(super) fn drops(&self, name: &[u8]) -> bool {
         let mut dropped = self.dropped.iter();
         dropped.any(|it| is_same_name(it.as_bytes(), name))
     }
 
-    /// What stands behind the fields that pass.
+    /// Lines after the fields that pass.
     pub(super) fn lines(&self) -> &[u8] {
         &self.lines
     }
@@ -356,12 +356,12 @@ impl FieldChanges {
 
 // What a proxy does with a field, by its name: pass it on, drop it, or write it itself.
 //
-// Names are compared with `_` taken for `-`. A server behind a CGI-like interface reads `X_Real_IP`
-// and `X-Real-IP` as one variable: a proxy that drops only one of them lets the client say what the proxy
-// says. The spelling with `_` of a field that has a rule is dropped, from trusted peers too: these pass on
-// what their clients send, and write the field itself with `-`.
+// Names are compared with `_` taken for `-`. A server behind a CGI-like interface reads `X_Real_IP` and `X-Real-IP` as
+// one variable: a proxy that drops only one of them lets the client set the field of the proxy. The spelling with `_`
+// of a field that has a rule is dropped, from trusted peers too: these pass on their clients' fields, and write the
+// field itself with `-`.
 
-/// What becomes of a field.
+/// The rule for a field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum FieldRule {
     /// It is between client and server.
@@ -376,11 +376,11 @@ pub(super) enum FieldRule {
     ForwardedFor,
     ForwardedProto,
     ForwardedHost,
-    /// Whatever else proxies tell about clients.
+    /// Other fields that proxies add about clients.
     ForwardedOther,
     MaxForwards,
     Date,
-    /// What the sender takes: chunks anyway, and perhaps trailers.
+    /// Framing that the sender accepts: chunks in any case, and perhaps trailers.
     Te,
     /// Which fields will follow the body.
     Trailer,
@@ -468,17 +468,17 @@ impl FieldRule {
     }
 }
 
-/// Whether a value of `TE` says that trailers are welcome (RFC 9110 10.1.4).
+/// Whether a value of `TE` accepts trailers (RFC 9110 10.1.4).
 pub(super) fn welcomes_trailers(value: &[u8]) -> bool {
     let mut options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
     options.any(|option| is(option, b"trailers"))
 }
 
-/// Options of `Connection` that are looked at; nobody has use for more.
+/// Options of `Connection` that are checked; real senders use fewer.
 const OPTIONS_MAX: usize = 16;
 
-/// The fields that a head's `Connection` names. Nearly always none: they are counted, and looked for
-/// again where there are any.
+/// The fields that a head's `Connection` names. Nearly always none: they are counted, and searched again if there are
+/// any.
 pub(super) struct Nominated<'h> {
     head: &'h [u8],
     fields: &'h HeadFields,
@@ -488,7 +488,7 @@ pub(super) struct Nominated<'h> {
     pub(super) has_fields: bool,
 }
 
-/// More options than any sender has use for: each costs a look at every field.
+/// More options than any sender has use for: each costs a pass over every field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct TooManyOptions;
 
@@ -547,8 +547,7 @@ fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-// Heads that were received, and what was written in their place, so that the next one, if it is the
-// same, is compared and copied, not taken apart.
+// Received heads and the heads written for them: an equal head is then compared and copied, not parsed again.
 
 /// Longer ones are written anew each time.
 const RECEIVED_BYTES_MAX: usize = 1024;
@@ -557,7 +556,7 @@ const WRITTEN_BYTES_MAX: usize = RECEIVED_BYTES_MAX + 512;
 /// A power of two. Sixteen clients with fields of their own, or sixteen pages.
 const PLACES: usize = 16;
 
-/// What was written for some bytes, given `key`, and what that led to.
+/// The text written for some bytes, given `key`, and its result.
 #[derive(Debug)]
 struct WrittenHead<K, R> {
     /// `None`: nothing is remembered here.
@@ -566,7 +565,7 @@ struct WrittenHead<K, R> {
     written: Vec<u8>,
 }
 
-/// See the module. Some 40 KiB for each shard, allocated at once, touched where it is used.
+/// Received heads with their written form. Some 40 KiB for each shard, reserved at once, touched only when used.
 #[derive(Debug)]
 pub(super) struct HeadMemory<K, R> {
     places: Box<[WrittenHead<K, R>]>,
@@ -585,8 +584,8 @@ impl<K, R: Copy> HeadMemory<K, R> {
         }
     }
 
-    /// What was written for `received` with a key that `is_equal`, and what came of it. `salt` tells apart
-    /// keys that come with the same bytes; equal keys have equal ones.
+    /// The text written for `received` with a key that `is_equal`, and its result. `salt` distinguishes keys that come
+    /// with the same bytes; equal keys have equal ones.
     #[inline]
     pub(super) fn find(
         &self,

@@ -1,8 +1,8 @@
 //! The proxy of one shard: requests of clients to upstreams, responses of upstreams to clients.
 //!
-//! `server` calls it with each request and with the parts of its body; the shard's [`Client`] tells
-//! it of every event of the exchange with the upstream. A part of a body is written from where it
-//! was received straight into what the other side is sent.
+//! `server` calls it with each request and with the parts of its body; the shard's [`Client`] reports every event of
+//! the exchange with the upstream to it. A part of a body is copied from the receive buffer straight into the other
+//! side's output.
 //!
 //! ```text
 //! client --call, stream(Body)--> Proxied --begin, write--> Client --> upstream
@@ -62,10 +62,10 @@ use super::upstreams::{Chosen, Tried, Upstreams};
 /// again.
 const KEPT_BODY_BYTES_MAX: u64 = 8 * 1024;
 
-/// The word of exchanges that are probes; no handle has it.
+/// User data of exchanges that are probes; no handle has it.
 pub(super) const PROBE_USER: u64 = u64::MAX;
 
-/// See the module.
+/// The proxy of one shard.
 pub struct Proxy {
     pub(super) control: Arc<ProxyControl>,
     limits: Limits,
@@ -176,7 +176,7 @@ impl Proxy {
                 peer.judge(&self.config.trusted);
             }
             self.budget = RetryBudget::new(self.config.retry_percent);
-            // What is remembered was written with the changes of before.
+            // Stored heads were written with the old changes.
             self.known_requests = KnownRequests::new();
             self.known_responses = KnownResponses::new();
             self.configure(now_ns);
@@ -300,7 +300,7 @@ impl Proxy {
         };
         let trailer = match part {
             BodyPart::Data(part) => match self.mirrors.copy_part(copy, part, blocks) {
-                // The upstream has all of it, and may answer before the end is told.
+                // The upstream has all of it, and may respond before the end is reported.
                 Some(copied_bytes) if proxied.framing == Framing::Length(copied_bytes) => &[],
                 Some(_) => return,
                 None => {
@@ -463,7 +463,7 @@ impl Proxy {
     }
 }
 
-/// What is next of a client's body.
+/// The next step for a client's body.
 #[derive(Clone, Copy)]
 enum BodyPart<'b> {
     Data(&'b [u8]),
@@ -471,7 +471,7 @@ enum BodyPart<'b> {
     End(&'b [u8]),
 }
 
-/// Whether what is behind the body of a request goes on. Only chunked bodies cost a look at the fields.
+/// Whether the trailers of a request are passed on. Only chunked bodies need a check of the fields.
 fn passes_trailers(request: &Request<'_>) -> bool {
     let framing = request.head.framing;
     framing == Framing::Chunked
@@ -524,8 +524,8 @@ impl Service for Proxy {
                 Flow::Done
             }
             Err(Refused::NoForwardsLeft) => {
-                // OPTIONS asks what this one can do, which is what its upstreams can; TRACE is not
-                // answered, since it would show what proxies before have added.
+                // OPTIONS asks what this proxy supports, which is what its upstreams support; TRACE is refused, since
+                // it would show the fields that earlier proxies have added.
                 let status = match request.method {
                     crate::Method::Options => StatusCode::NO_CONTENT,
                     _ => StatusCode::METHOD_NOT_ALLOWED,
@@ -678,7 +678,7 @@ impl Service for Proxy {
         self.client.visit_pool_stats(visit);
     }
 
-    /// The path may be the application's, and upstreams' addresses are nobody's business there.
+    /// The path may be the application's, and must not show upstreams' addresses.
     fn shows_metrics(&self, _request: &Request<'_>) -> bool {
         false
     }
@@ -697,7 +697,7 @@ impl Service for Proxy {
     }
 }
 
-// Requests whose fields were written for an upstream before: they are copied.
+// Requests whose fields were written for an upstream before: the fields are copied.
 
 /// All that decides what is written of the fields, but the fields.
 #[derive(Clone, Debug)]
@@ -709,7 +709,7 @@ pub(super) struct RequestKey<C = ClientPeer> {
 }
 
 impl RequestKey<&ClientPeer> {
-    /// Whether a key that is kept gives the same.
+    /// Whether a stored key gives the same result.
     fn is(&self, kept: &RequestKey) -> bool {
         self.client.is_told_like(&kept.client)
             && self.version == kept.version
@@ -727,7 +727,7 @@ impl RequestKey<&ClientPeer> {
     }
 }
 
-/// See the module.
+/// Request heads that were passed on, to be copied when equal ones come.
 #[derive(Debug)]
 pub(super) struct KnownRequests {
     /// The result: how long the host is with which what was written begins.
@@ -741,8 +741,8 @@ impl KnownRequests {
         }
     }
 
-    /// The head for the upstream, and whether it asks for another protocol, one of `upgrades`. What
-    /// of `way` the request decides is found out here.
+    /// Writes the head for the upstream; returns whether it asks for another protocol, one of `upgrades`. Sets the
+    /// parts of `way` that the request decides.
     pub(super) fn head_of<'h>(
         &mut self,
         blocks: &BlockPool,
@@ -801,7 +801,7 @@ fn asked<'h>(
     Some((request.bytes.get(first.name.start()..)?, key))
 }
 
-// Clients that asked whether to send their body, and upstreams that do not say.
+// Clients that sent `Expect: 100-continue`, and upstreams that do not respond to it.
 
 /// How long a client that asked first waits for the upstream's 100 Continue, as curl does.
 const CONTINUE_WAIT_NS: u64 = 1_000_000_000;
@@ -814,8 +814,8 @@ impl Proxy {
         self.client.set_next_timer(due_ns);
     }
 
-    /// An upstream that says neither 100 nor anything else may never say it: its version may not know
-    /// how, or its way of asking is to read on (RFC 9110 10.1.1). The client sends its body, then.
+    /// An upstream that is silent may never send 100: its version may not support it, or it just reads on (RFC 9110
+    /// 10.1.1). The client then gets 100 from the proxy, and sends its body.
     pub(super) fn end_waits(&mut self, now_ns: u64, completions: &mut Completions<'_>) {
         while let Some(&(due_ns, handle)) = self.awaiting.front() {
             let awaits = |proxied: &&mut Proxied| proxied.body_state == BodyState::AwaitsContinue;
@@ -835,8 +835,8 @@ impl Proxy {
 
 // Which protocols may take a connection over, and whether an upstream changed to the one it was asked for.
 //
-// An upstream is asked for one protocol: the first of the client's that is allowed. So 101 has one right
-// meaning, and an upstream cannot make the client's connection speak what nobody allowed.
+// An upstream is asked for one protocol: the first of the client's that is allowed. So 101 has one valid meaning, and
+// an upstream cannot switch the client's connection to a protocol that is not allowed.
 
 /// Names in one list; each costs a comparison with each protocol that a client offers.
 const PROTOCOLS_MAX: usize = 8;
@@ -878,7 +878,7 @@ impl UpgradeProtocols {
     }
 }
 
-/// Whether 101 is for the protocol that was asked for, and for it alone (RFC 9110 7.8).
+/// Whether 101 is for the protocol of the request, and for it alone (RFC 9110 7.8).
 pub(super) fn is_agreed(asked: Option<&[u8]>, answer: &ReceivedHead<'_>) -> bool {
     let upgrade = FieldName::UPGRADE.as_bytes();
     let fields = answer.fields.spans().iter();
@@ -947,23 +947,22 @@ impl fmt::Display for UpgradeProtocols {
     }
 }
 
-// Clients that send a FIN before their request is answered.
+// Clients that send a FIN before the response to their request.
 //
-// A client that has closed its connection cannot be told from one that has closed its sending side
-// alone. It is taken for the first unless the configuration says otherwise, as nginx and haproxy do:
-// else requests that nobody waits for hold connections to upstreams for as long as those take.
+// A client that has closed its connection cannot be distinguished from one that has closed only its sending side. The
+// first is assumed by default, as in nginx and haproxy: otherwise requests without a waiting client would hold
+// connections to upstreams until they respond.
 
-/// Requests of half-closed clients that are answered at a time, of one shard. One more is cancelled.
+/// Requests of half-closed clients served at a time, per shard. One more is cancelled.
 pub const HALF_CLOSED_MAX: usize = 256;
 
-/// What a FIN from a client means for its request, while that is not answered.
+/// Effect of a client's FIN on its request, before the response.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum HalfClose {
     /// The client has gone: the request is cancelled, at the upstream too.
     #[default]
     Cancel,
-    /// The request is answered, if its body is complete and no more than [`HALF_CLOSED_MAX`] others
-    /// are under way like it.
+    /// The request is served, if its body is complete and no more than [`HALF_CLOSED_MAX`] such requests are under way.
     Allow {
         /// From the FIN to the end of the response; the request is cancelled then.
         timeout_ns: u64,
@@ -998,7 +997,7 @@ impl Proxy {
         AfterFin::Answer
     }
 
-    /// Cancels the requests of half-closed clients whose time is over.
+    /// Cancels the requests of half-closed clients whose time has passed.
     pub(super) fn end_half_closed(&mut self, now_ns: u64, completions: &mut Completions<'_>) {
         while let Some(&(due_ns, handle)) = self.half_closed.front() {
             let token = self.requests.get(handle).map(|proxied| proxied.token);

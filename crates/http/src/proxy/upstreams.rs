@@ -1,8 +1,8 @@
 //! The upstreams of one shard: which there are, which may be used, and what became of their requests.
 //!
-//! `service` asks for one per try, and says how the try ended. A reload exchanges the list; an
-//! upstream that stays is found by name and keeps connections, health and counts; one that leaves is kept aside
-//! until the last request there has ended.
+//! `service` takes one per try, and reports how the try ended. A reload replaces the list; an upstream that stays is
+//! found by name and keeps connections, health and counts; one that leaves is kept aside until the last request there
+//! has ended.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -55,7 +55,7 @@ impl Tried {
     }
 }
 
-/// What is so of an upstream that a shard has.
+/// Properties of an upstream in a shard.
 const STATES: [Cell; 5] = [
     Cell::IsUsable,
     Cell::IsUnresolved,
@@ -162,7 +162,7 @@ impl Upstream {
     }
 }
 
-/// See the module.
+/// The upstreams of one shard.
 pub(super) struct Upstreams {
     list: Vec<Upstream>,
     /// Not in the configuration any more, but with requests under way.
@@ -177,7 +177,7 @@ pub(super) struct Upstreams {
     shard_index: usize,
 }
 
-/// What one choice gave.
+/// Result of one choice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     pub(super) id: UpstreamId,
@@ -305,7 +305,7 @@ impl Upstreams {
         self.list.iter_mut()
     }
 
-    /// The names that are looked up, with what they are called.
+    /// The names to resolve, with their labels.
     pub(super) fn names(&mut self) -> impl Iterator<Item = (&str, &mut NameWatch)> {
         let list = self.list.iter_mut();
         list.map(|it| (&*it.config.name, &mut it.name))
@@ -359,7 +359,7 @@ impl Upstreams {
         is_usable.then_some(0)
     }
 
-    /// What the upstream of this try is told in `Host`; `asked` is what the client says.
+    /// `Host` for the upstream of this try; `asked` is the client's value.
     pub(super) fn host_for<'h>(&'h self, chosen: Chosen, asked: Authority<'h>) -> Authority<'h> {
         match self.host {
             HostPolicy::Keep if !asked.is_empty() => asked,
@@ -401,7 +401,7 @@ impl Upstreams {
         all.into_iter().find(|upstream| upstream.id == id)
     }
 
-    /// What it is called in logs.
+    /// Its name in logs.
     pub(super) fn name(&self, id: UpstreamId) -> &str {
         let mut all = self.list.iter().chain(&self.leaving);
         let found = all.find(|upstream| upstream.id == id);
@@ -446,7 +446,7 @@ impl Upstreams {
         self.release(id);
     }
 
-    /// A tunnel through which nothing went for too long was closed: nobody's fault.
+    /// A tunnel was closed because no bytes passed for too long: no side is at fault.
     pub(super) fn tunnel_idle(&mut self, id: UpstreamId) {
         self.count(id, Cell::TunnelsIdle);
         self.release(id);
@@ -458,8 +458,8 @@ impl Upstreams {
         }
     }
 
-    /// A try ended without a whole response. `is_stale`: over a kept connection that had ended
-    /// unnoticed, which says nothing about the upstream. `error` says more, where there was an exchange.
+    /// A try ended without a whole response. `is_stale`: over a kept connection that had ended unnoticed, which is no
+    /// sign of the upstream's health. `error`: the cause, if there was an exchange.
     pub(super) fn failed(
         &mut self,
         id: UpstreamId,
@@ -555,7 +555,7 @@ impl Upstreams {
     }
 }
 
-// Whether an upstream is worth a request: what probes found, and what requests met with.
+// Whether an upstream is usable, from the results of probes and requests.
 //
 // ```text
 // probes:     Unprobed/Up --failures in a row--> Down --successes in a row, or no probes any more--> Up
@@ -570,7 +570,7 @@ impl Upstreams {
 /// When probes change what is thought of an upstream.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProbePolicy {
-    /// What is asked for, with GET; a status of 2xx or 3xx is a success.
+    /// The target, fetched with GET; a status of 2xx or 3xx is a success.
     pub path: String,
     /// From one probe to the next.
     pub interval_ns: u64,
@@ -594,7 +594,7 @@ impl ProbePolicy {
         }
     }
 
-    /// What is asked for, of a policy that [`super::ProxyControl`] has taken.
+    /// The target, of a policy that [`super::ProxyControl`] has accepted.
     pub(super) fn target(&self) -> RequestTarget<'_> {
         RequestTarget::received(self.path.as_bytes())
     }
@@ -621,11 +621,11 @@ impl Default for EjectionPolicy {
     }
 }
 
-/// See the module.
+/// Health of one upstream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Health {
     is_down: bool,
-    /// Of probes that speak against what is thought.
+    /// Probes in a row that contradict the current state.
     contrary_probes: u32,
     failures_in_row: u32,
     /// Ejections not yet forgiven: the exponent of the next one's length.
@@ -638,13 +638,13 @@ pub(super) struct Health {
 const EJECTIONS_MAX: u32 = 32;
 
 impl Health {
-    /// Probes found it, or nobody has looked; and it is not ejected.
+    /// Probes found it up, or there are none; and it is not ejected.
     #[inline]
     pub(super) fn is_usable(&self, now_ns: u64) -> bool {
         !self.is_down && now_ns >= self.ejected_until_ns
     }
 
-    /// What the probes say alone.
+    /// Result of the probes alone.
     pub(super) fn is_down(&self) -> bool {
         self.is_down
     }
@@ -666,20 +666,20 @@ impl Health {
         self.contrary_probes = 0;
         self.is_down = !self.is_down;
         if !self.is_down {
-            // It answers: what requests met with earlier is history.
+            // It responds: earlier failures do not count any more.
             self.failures_in_row = 0;
             self.ejected_until_ns = 0;
         }
         true
     }
 
-    /// Nobody probes it any more, so that nobody could find that it is up again.
+    /// It is not probed any more, so no probe could find that it is up again.
     pub(super) fn is_not_probed(&mut self) {
         self.is_down = false;
         self.contrary_probes = 0;
     }
 
-    /// A request was answered, whatever the response.
+    /// A request got a response, whatever its status.
     #[inline]
     pub(super) fn succeeded(&mut self) {
         self.failures_in_row = 0;
@@ -689,9 +689,9 @@ impl Health {
         }
     }
 
-    /// A request met with no response; true when the upstream should be ejected for it, if it can be
-    /// spared: then [`Self::eject`]. While it is ejected only requests fail that were under way by then,
-    /// or had nobody else: what they say of it is known.
+    /// A request got no response; true when the upstream should be ejected for it, if others are left: then
+    /// [`Self::eject`]. While it is ejected, only requests that were under way or had no other upstream can fail: they
+    /// add no information.
     pub(super) fn failed(&mut self, now_ns: u64, policy: &EjectionPolicy) -> bool {
         if now_ns < self.ejected_until_ns {
             return false;
@@ -753,7 +753,7 @@ impl Proxy {
             ExchangeEvent::Whole { head, .. } => is_good(&head),
             ExchangeEvent::End { .. } => upstream.is_probe_good,
             ExchangeEvent::Failed { failure, .. } if failure.is_local() => {
-                // No place for the probe: it says nothing.
+                // No connection is free for the probe: it has no result.
                 upstream.probe = None;
                 return;
             }
@@ -807,7 +807,7 @@ fn probe(
 //
 // Both are made from the cells of all shards, up to a second old; shards are not asked.
 
-/// What the pages say of one upstream.
+/// An upstream's state for the status pages.
 struct UpstreamTotals {
     name: String,
     shards: u64,
@@ -867,11 +867,11 @@ impl UpstreamTotals {
         }
     }
 
-    /// Of all shards together: what is so for each, or that they differ.
+    /// Of all shards together: the common state, or that they differ.
     fn word(&self) -> &'static str {
         let is_all = |count: u64| count == self.shards;
         match () {
-            // Health checks fail for it too, and it says why.
+            // Health checks fail as well, and their error has the reason.
             () if is_all(self.unresolved) => "unresolved",
             () if is_all(self.down) => "down",
             () if is_all(self.ejected) => "ejected",

@@ -1,7 +1,7 @@
 //! 32 bytes at once on x86-64 with AVX2.
 //!
-//! The functions here carry no `target_feature` of their own but are always inlined into [`run`],
-//! which does: only there are they compiled to the instructions they name.
+//! The functions here carry no `target_feature` of their own but are always inlined into [`run`], which does: only
+//! there the intrinsics become single instructions.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_andnot_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8,
@@ -73,12 +73,12 @@ fn run_compiled<W: Work>(
     W::run(text, rules, table, outcome)
 }
 
-/// At the place of their low half the two bytes, tab and DEL, for which "below the space" is not what
-/// "no field value byte" means. Elsewhere what no byte looks up for itself: zero is looked up by bytes
-/// above 0x7f, and stands at no place of zero.
+/// At the index of their low half: tab and DEL, the two bytes for which "below the space" differs from "not a field
+/// value byte". At other indexes a value that no byte matches at its own index: bytes above 0x7f look up zero, so index
+/// zero does not hold zero.
 const EXCEPTIONS: [u8; 16] = [1, 0, 0, 0, 0, 0, 0, 0, 0, b'\t', 0, 0, 0, 0, 0, 0x7f];
 
-/// The halves of both tables, which the look-up takes per 16 bytes.
+/// The halves of both tables, which the lookup takes per 16 bytes.
 #[inline(always)]
 fn table(entries: &[u8; 16]) -> __m256i {
     // SAFETY: sixteen bytes are read out of sixteen; the caller holds an `Avx2`.

@@ -1,13 +1,12 @@
 //! The search over blocks, written once for all vectors.
 //!
-//! A block is loaded where the search stands, not at an aligned place, so that a field's first block
-//! usually holds its name and its value. Near the end of the text the block is loaded earlier, at
-//! the last place where a whole one fits, and the marks of bytes already passed are shifted out:
-//! no byte behind the text is ever read, and no copy is made.
+//! A block is loaded at the search position, not at an aligned place, so that a field's first block usually holds its
+//! name and its value. Near the end of the text the block is loaded earlier, at the last place where a whole one fits,
+//! and the marks of bytes already passed are shifted out: no byte behind the text is ever read, and no copy is made.
 
 use super::{LineEnds, Scanner, TargetEnds, Text};
 
-/// One CPU's way of judging a block of bytes: bit `i` of a mask speaks of byte `i`.
+/// One CPU's test of a block of bytes: bit `i` of a mask belongs to byte `i`.
 pub(super) trait Judge: Copy {
     /// At most 32, so that a mask shifted by a whole block is zero and not undefined.
     const BYTES: usize;
@@ -31,8 +30,8 @@ pub(super) trait Judge: Copy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks<J>(pub(super) J);
 
-/// What is asked about a block. Types and not closures are passed about here, since only a named
-/// function can be told to melt into its caller, and vector code has to.
+/// A test of a block's bytes. These are types and not closures, since only a named function can be marked for inlining,
+/// which vector code needs.
 trait Question<J: Judge> {
     type Marks: Marks;
     fn ask(judge: J, block: J::Block) -> Self::Marks;
@@ -82,8 +81,8 @@ questions! {
 }
 
 impl<J: Judge> Blocks<J> {
-    /// Marks of the block at `at`, shifted so that bit 0 speaks of the byte there, and the first byte
-    /// behind the block. Near the end of the text the block begins earlier.
+    /// Marks of the block at `at`, shifted so that bit 0 belongs to the byte there, and the first byte behind the
+    /// block. Near the end of the text the block begins earlier.
     #[inline(always)]
     fn marks<Q: Question<J>>(self, text: Text<'_, Self>, at: usize) -> (Q::Marks, usize) {
         debug_assert!(at <= text.bytes.len());
@@ -195,8 +194,8 @@ impl<J: Judge> Scanner for Blocks<J> {
     }
 }
 
-// The classes of bytes that heads are made of, as one table. What they are, RFC 9110 and 3986 say;
-// every scanner is measured against this.
+// The classes of bytes that heads are made of, as one table. RFC 9110 and 3986 define them; every scanner is checked
+// against this table.
 
 pub(super) const TOKEN: u8 = 1;
 pub(super) const TARGET: u8 = 2;
@@ -249,13 +248,13 @@ pub(crate) const fn is_token(byte: u8) -> bool {
     CLASSES[byte as usize] & TOKEN != 0
 }
 
-/// A byte that may stand in a request target.
+/// A byte allowed in a request target.
 #[inline]
 pub(crate) const fn is_target(byte: u8) -> bool {
     CLASSES[byte as usize] & TARGET != 0
 }
 
-/// A byte that may stand in a host name or IPv4 address.
+/// A byte allowed in a host name or IPv4 address.
 #[inline]
 pub(crate) const fn is_host(byte: u8) -> bool {
     CLASSES[byte as usize] & HOST != 0
@@ -273,10 +272,10 @@ pub(crate) const fn is_field_value(byte: u8) -> bool {
     byte >= b' ' && byte != 0x7f || byte == b'\t'
 }
 
-// A class of bytes as two tables of sixteen entries, which is what vector look-ups take.
+// A class of bytes as two tables of sixteen entries, the form that vector lookups take.
 
-/// Two tables whose entries, picked by the low and the high half of a byte, share a bit exactly when
-/// the byte is of the class. Bytes above 0x7f are of none that is looked up so.
+/// Two tables whose entries, picked by the low and the high half of a byte, share a bit exactly when the byte is of the
+/// class. Bytes above 0x7f are in no such class.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) struct Nibbles {
     pub(super) low: [u8; 16],

@@ -1,7 +1,7 @@
-//! Eight bytes at once in a plain `u64`, for CPUs whose vectors are not known here.
+//! Eight bytes at once in a plain `u64`, for CPUs without vector code here.
 //!
-//! Every byte is judged in its low seven bits, where sums do not carry into the neighbour; its
-//! highest bit is looked at apart. So each mark is exact, not only the first.
+//! Every byte is judged in its low seven bits, where sums do not carry into the neighbour; its highest bit is checked
+//! separately. So each mark is exact, not only the first.
 
 use super::block::{Blocks, Judge};
 use super::{LineEnds, Scanner, TargetEnds, Text};
@@ -142,10 +142,10 @@ impl Scanner for Scalar {
     }
 }
 
-// Comparing a few bytes as whole words, which the compiler does not do for patterns.
+// Comparing a few bytes as whole words, which the compiler does not generate for patterns.
 
-/// Not zero when the bytes differ after the bits of `SET` are set in each of `found`'s. Words overlap
-/// where the length is no multiple, so that any length costs a handful of instructions.
+/// Not zero when the bytes differ after the bits of `SET` are set in each of `found`'s. Reads overlap where the length
+/// is no multiple, so that any length costs a handful of instructions.
 #[inline(always)]
 pub(super) fn differ<const N: usize, const SET: u8>(found: &[u8; N], expected: &[u8; N]) -> u64 {
     let mut differences = 0;
@@ -199,8 +199,7 @@ fn differ_2<const N: usize, const SET: u8>(found: &[u8; N], expected: &[u8; N], 
     u64::from((word(found) | u16::from_le_bytes([SET; 2])) ^ word(expected))
 }
 
-/// Whether `text` is what the first bytes of `place` are, as many as there are in `text`; without a call
-/// for texts as long as most hosts.
+/// Whether `place` begins with `text`; without a call for texts as long as most hosts.
 #[inline(always)]
 pub(crate) fn begins<const PLACE: usize>(place: &[u8; PLACE], text: &[u8]) -> bool {
     const { assert!(PLACE >= 32) };

@@ -1,8 +1,8 @@
-//! What befalls a server again and again, as lines of its log.
+//! Repeated events of a server, as lines of its log.
 //!
-//! Shards only count. The controlling thread looks at their counts once a second and tells what has
-//! grown: at once when it begins, then once a minute with how much more there was, until it ends.
-//! So a flood of peers costs a shard nothing here, and the log two lines a minute for each kind.
+//! Shards only count. The controlling thread reads the counters once a second and logs those that have grown: at once
+//! when it begins, then once a minute with the increase, until it ends. So a flood of peers costs a shard nothing here,
+//! and the log two lines a minute for each kind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 struct Kind {
     name: &'static str,
     level: LogLevel,
-    /// What happened, and what to do about it.
+    /// What happened, and the remedy.
     sentence: &'static str,
     count: fn(&ShardSnapshot) -> u64,
 }
@@ -95,7 +95,7 @@ const KINDS: [Kind; 11] = [
     },
 ];
 
-/// What was seen of each kind.
+/// Counts of each kind at the last check.
 pub(super) struct Watch {
     snapshots: Arc<Snapshots>,
     events: [CountedEvent; KINDS.len()],
@@ -109,7 +109,7 @@ impl Watch {
         }
     }
 
-    /// Tells what has happened since the last look.
+    /// Logs the events since the last check.
     pub(super) fn look(&mut self, now_ns: u64) {
         let counts = self.counts();
         for (event, count) in self.events.iter_mut().zip(counts) {

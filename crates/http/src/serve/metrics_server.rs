@@ -1,4 +1,4 @@
-//! `/metrics` on a listener of its own: one thread, so that scrapes are answered however full the server is.
+//! `/metrics` on a listener of its own: one thread, so that scrapes get responses however loaded the server is.
 //!
 //! Its connections are not among those of `--max-connections`, and nothing but the metrics can be asked for there.
 
@@ -26,9 +26,9 @@ use super::shard_server::ShardServer;
 use super::shards::{Departure, bind};
 use super::{ServeConfig, ServeError, StatusPage};
 
-/// Scrapers are few; one more is answered with 503.
+/// Scrapers are few; one more gets 503.
 const CONNECTIONS_MAX: usize = 64;
-/// Nobody sends a body here.
+/// Requests have no body here.
 const BODY_BYTES_MAX: u64 = 4096;
 
 /// The listener and its thread.
@@ -40,7 +40,7 @@ pub(super) struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Starts it, if the configuration names an address for it. `scrape`: where it asks for the text.
+    /// Starts it, if the configuration names an address for it. `scrape`: where it requests the text.
     pub(super) fn start(
         config: &ServeConfig,
         scrape: &Arc<Scrape>,
@@ -79,7 +79,7 @@ impl MetricsServer {
             shard_index: 0,
             source,
         })?;
-        // It has said why on its way out.
+        // It has logged the reason.
         let Ok(stop) = ready.recv() else {
             return Ok(None);
         };
@@ -92,7 +92,7 @@ impl MetricsServer {
         }))
     }
 
-    /// Where it listens, and what leaves the address to a new server; scrapes go on being answered meanwhile.
+    /// Its address, and the handle that releases the address to a new server; scrapes are still served meanwhile.
     pub(super) fn place(&self) -> (Address, Arc<Departure>) {
         (self.address.clone(), Arc::clone(&self.departure))
     }
@@ -120,7 +120,7 @@ const LIMITS: Limits = {
     }
 };
 
-/// The line of the log that says where.
+/// The line of the log with its address.
 struct ListeningAddress<'a>(&'a Address);
 
 impl std::fmt::Display for ListeningAddress<'_> {
@@ -154,7 +154,7 @@ fn run(
     server.run().map(drop)
 }
 
-/// Answers `GET /metrics` with the text of the server beside it.
+/// Responds to `GET /metrics` with the text of the server beside it.
 struct MetricsService {
     scrape: Arc<Scrape>,
     /// Requests that wait for the text: one per connection at most.
@@ -173,12 +173,12 @@ impl Service for MetricsService {
         let path = request.path();
         let page = self.pages.iter().find(|page| page.path.as_bytes() == path);
         if let Some(page) = page.filter(|_| is_read) {
-            // Without memory nothing is sent, which the server answers with 503.
+            // Without memory nothing is sent, and the server responds with 503.
             let _ = response.send(StatusCode::OK, Some(page.content_type), &page.text());
             return Flow::Done;
         }
         let is_known_path = page.is_some() || matches!(path, b"/metrics" | b"*");
-        // Out of memory leaves the response unsent, which the server answers with 503.
+        // Out of memory leaves the response unsent, and the server responds with 503.
         let _ = match (is_known_path, is_read) {
             (true, true) => {
                 if self.waiting.is_empty() {

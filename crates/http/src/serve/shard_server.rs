@@ -31,7 +31,7 @@ impl<D: Driver, S> fmt::Debug for ShardServer<D, S> {
     }
 }
 
-/// What the shards of one server share.
+/// State shared by the shards of one server.
 #[derive(Clone)]
 pub(super) struct SharedByShards {
     pub(super) snapshots: Arc<Snapshots>,
@@ -40,14 +40,14 @@ pub(super) struct SharedByShards {
     /// Another process takes the address over: set before the shards are asked to stop.
     pub(super) is_handing_over: Arc<AtomicBool>,
     pub(super) access_log: Option<Arc<AccessLog>>,
-    /// Of a server whose metrics have a listener of their own.
+    /// Of a server with a separate listener for metrics.
     pub(super) scrape: Option<Arc<Scrape>>,
 }
 
 impl<D: Driver, S: Service> ShardServer<D, S> {
-    /// The only shard of a server, over `driver`, not bound to a CPU. `config.listen` and
-    /// `config.driver` are the driver's business, and `config.access_log` that of [`super::serve`]: there
-    /// is no log, whose thread needs an owner.
+    /// The only shard of a server, over `driver`, not bound to a CPU. `config.listen` and `config.driver` are ignored,
+    /// since `driver` has them; so is `config.access_log`, because the log's thread needs an owner, which only
+    /// [`super::serve`] is.
     pub fn new<E>(
         config: &ServeConfig,
         driver: D,
@@ -133,7 +133,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
         self.server.service()
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     pub fn counters(&self) -> &HttpCounters {
         self.server.counters()
     }

@@ -32,7 +32,7 @@ use super::metrics_server::MetricsServer;
 use super::shard_server::{ShardServer, SharedByShards};
 use super::{Reread, ServeConfig, ServeError, ServeReport};
 
-/// What the controlling thread waits for.
+/// Events the controlling thread waits for.
 #[derive(Debug)]
 pub(super) enum Notice {
     /// SIGTERM or SIGINT.
@@ -45,7 +45,7 @@ pub(super) enum Notice {
     ShardEnded,
 }
 
-/// What the controlling thread is about to do, or has done.
+/// Actions of the controlling thread, planned or done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ControlEvent {
     /// Before files are read again.
@@ -96,7 +96,7 @@ impl Running {
         self.metrics.as_ref().map(|(address, _)| address)
     }
 
-    /// Graceful: answers what was asked, then closes. If another process listens on the address too
+    /// Graceful: completes the requests that have arrived, then closes. If another process listens on the address too
     /// (see [`ServeConfig::reuse_port`]), it takes over and no client notices.
     pub fn request_stop(&self) {
         self.departure.begin();
@@ -111,9 +111,8 @@ impl Running {
         self.stop_handles.iter().for_each(StopHandle::request_abort);
     }
 
-    /// Opens the access log anew, by its name: a file that was renamed is let go of. And reads the
-    /// certificates again, for connections to come; with one that cannot be used, all stay as they
-    /// are. Says on stderr what became of it. What SIGHUP does.
+    /// Opens the access log anew, by its name: a renamed file is closed. Also reads the certificates again, for new
+    /// connections; if one cannot be used, all stay unchanged. Logs the result on stderr. SIGHUP does this.
     pub fn reread(&self) {
         if let Some(log) = &self.access_log {
             log.reopen();
@@ -150,7 +149,7 @@ where
     })
 }
 
-/// What all shards' threads share.
+/// State shared by all shards' threads.
 struct Plan<'a, M> {
     config: &'a ServeConfig,
     driver: DriverKind,
@@ -159,7 +158,7 @@ struct Plan<'a, M> {
     cpus: Vec<usize>,
 }
 
-/// What a thread gives back: the shard's report, requests served, and whether a drain was cut.
+/// Result of a thread: the shard's report, requests served, and whether a drain was cut.
 type ShardOutcome = Result<(ShardReport, u64, bool), ServeError>;
 
 pub(super) fn run<S, E, M>(
@@ -225,7 +224,7 @@ where
         if let Some(metrics) = metrics {
             metrics.finish();
         }
-        // Also of a server that failed: its last requests may say why.
+        // Also for a server that failed: its last requests may show why.
         if let Some(Err(loss)) = plan.shared.access_log.as_ref().map(|log| log.finish()) {
             log::write(LogLevel::Error, loss);
         }
@@ -234,7 +233,7 @@ where
     })
 }
 
-/// What the shards' threads are given.
+/// Arguments of the shards' threads.
 fn plan<M>(
     config: &ServeConfig,
     make: M,
@@ -347,7 +346,7 @@ where
     outcome
 }
 
-/// Whether something comes between the driver and the server.
+/// Whether a layer is between the driver and the server.
 fn needs_layer(config: &ServeConfig) -> bool {
     config.tls.is_some() || config.speaks_tls_to_others || config.proxy_protocol
 }
@@ -437,7 +436,7 @@ fn join_all(threads: Vec<ScopedJoinHandle<'_, ShardOutcome>>) -> Result<ServeRep
     first_error.map_or(Ok(report), Err)
 }
 
-/// Handles notices until every shard has ended; `tell` hears of what others may want to know.
+/// Handles notices until every shard has ended; `tell` gets those that other threads need.
 pub(super) fn wait_for_end(running: &Running, notices: &Notices, tell: impl Fn(ControlEvent)) {
     let mut shards_left = running.stop_handles.len();
     let mut is_stopping = false;
@@ -468,7 +467,7 @@ pub(super) fn wait_for_end(running: &Running, notices: &Notices, tell: impl Fn(C
             }
             Notice::ShardEnded => {
                 shards_left -= 1;
-                // One that ends by itself failed; the others must not go on without it.
+                // A shard that ends by itself failed; the others must not continue without it.
                 running.request_stop();
             }
         }
@@ -479,7 +478,7 @@ pub(super) fn wait_for_end(running: &Running, notices: &Notices, tell: impl Fn(C
 
 // Leaving the address to the server that takes over, step by step, while the shards drain.
 
-/// How often it looks whether the shards have let go of their listeners.
+/// How often it checks whether the shards have closed their listeners.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A departure that may come.
@@ -500,7 +499,7 @@ impl Departure {
         }
     }
 
-    /// What tells the shards, before they are asked to stop, that they hand over.
+    /// Tells the shards, before they are asked to stop, that another process takes over.
     pub(super) fn is_under_way(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_under_way)
     }
@@ -514,7 +513,7 @@ impl Departure {
             return;
         }
         self.is_under_way.store(true, Ordering::Release);
-        // Without a thread the sockets close with their shards: what was steered stays steered.
+        // Without a thread the sockets close with their shards: steered connections stay steered.
         let thread = Builder::new().name("hand-over".to_owned());
         *lock(&self.thread) = thread.spawn(move || go_on(share)).ok();
     }
@@ -548,10 +547,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// What HTTP wants of TLS, and reading certificates again while serving.
+// TLS settings for HTTP, and reading certificates again while serving.
 
-/// What a client may send before its handshake is over: several times what the longest real ones
-/// have, with keys of post-quantum size and a ticket.
+/// Bytes a client may send before its handshake is over: several times the longest real ones, with keys of post-quantum
+/// size and a ticket.
 pub const TLS_HANDSHAKE_BYTES_MAX: usize = 32 << 10;
 
 /// The only protocol spoken here, as ALPN names it.
@@ -584,7 +583,7 @@ pub fn load_tls(
     })
 }
 
-/// Reads them again and tells how that went, in one line and one more for each doubt.
+/// Reads them again and logs the result, in one line and one more for each warning.
 pub(super) fn reload(tls: &TlsServer) {
     match tls.reload() {
         Ok(warnings) => {

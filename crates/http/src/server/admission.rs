@@ -15,7 +15,7 @@ impl<S: Service> Server<S> {
             || self.service.wants_peers()
     }
 
-    /// Tells the access log and the service the peer's address.
+    /// Reports the peer's address to the access log and the service.
     pub(super) fn introduce<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -66,9 +66,9 @@ impl<S: Service> Server<S> {
         true
     }
 
-    /// No descriptor is left for a waiting peer: the connection idle for longest makes room. The
-    /// kernel says so even when nobody waits yet, so a connection accepted just now is spared, and
-    /// nobody is closed while others are about to close by themselves.
+    /// No descriptor is left for a waiting peer: the connection idle for longest makes room. The kernel reports this
+    /// even when no peer waits yet, so a connection accepted just now is spared, and none is closed while others are
+    /// about to close by themselves.
     #[cold]
     pub(super) fn accept_failed<D: Driver>(
         &mut self,
@@ -98,7 +98,7 @@ impl<S: Service> Server<S> {
 // Connections that need attention when the tick ends: each is listed once, however often it does
 // something.
 
-/// See the module.
+/// Sockets of these connections.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     pub(crate) dirty: Vec<SocketId>,

@@ -1,10 +1,10 @@
 //! Connections whose large bodies wait for memory, and those that have some.
 //!
-//! `exchange` puts a connection here when what arrives of its body finds no memory; nothing more is read from
-//! it, so that its client is held up by TCP alone. When a tick ends those that wait are tried again, in turn:
-//! one that fits does not stand behind one that does not. Nobody is woken when memory comes back, which
-//! happens on any thread and too often; while somebody waits, this shard looks every few milliseconds, and
-//! has the slowest holder of memory cut ([`BodyBudget::cut_slowest`]).
+//! `exchange` puts a connection here when what arrives of its body finds no memory; nothing more is read from it, so
+//! TCP alone slows its client. When a tick ends those that wait are tried again, in turn: one that fits does not wait
+//! for one that does not. Free memory wakes no shard, because that happens on any thread and too often; while a body
+//! waits, this shard checks every few milliseconds, and has the slowest holder of memory cut
+//! ([`BodyBudget::cut_slowest`]).
 //!
 //! [`BodyBudget::cut_slowest`]: crate::BodyBudget::cut_slowest
 
@@ -28,13 +28,13 @@ const WAIT_MAX_NS: u64 = 5_000_000_000;
 /// Longest wait of one that has some, for more: each before it has to be completed, or cut.
 const WAIT_WITHIN_MAX_NS: u64 = 30_000_000_000;
 
-/// How often one looks whether there is memory.
+/// Interval of the checks for memory.
 const LOOK_INTERVAL_NS: u64 = 2_000_000;
 
 /// Of the waiting requests, so many are tried each time, the next ones the next time.
 const TRIES_PER_LOOK: usize = 32;
 
-/// More of one shard do not wait: they are answered 503 at once.
+/// Beyond this number per shard they do not wait, and get 503 at once.
 const WAITING_MAX: usize = 1024;
 
 /// More sockets than that are not remembered as holders before those that are none any more are forgotten.
@@ -46,26 +46,26 @@ struct Waiting {
     since_ns: u64,
 }
 
-/// See the module.
+/// The bodies of one shard that wait for memory or hold some.
 #[derive(Debug, Default)]
 pub(crate) struct BodyQueue {
     /// At most [`WAITING_MAX`].
     waiting: VecDeque<Waiting>,
     /// The one that is tried now.
     tried: Option<Waiting>,
-    /// Whose bodies have memory; some have it no more. At most [`HOLDING_MAX`] and those of one tick.
+    /// Connections whose bodies have memory; some have returned it. At most [`HOLDING_MAX`] and those of one tick.
     holding: Vec<SocketId>,
 }
 
 impl BodyQueue {
-    /// Whether this connection came last.
+    /// Whether this connection was added last.
     pub(super) fn ends_with(&self, socket: SocketId) -> bool {
         self.waiting
             .back()
             .is_some_and(|last| last.socket == socket)
     }
 
-    /// When to look again, if anybody waits.
+    /// When to check again, if a body waits.
     pub(super) fn look_at_ns(&self, now_ns: u64) -> Option<u64> {
         (!self.waiting.is_empty()).then(|| now_ns.saturating_add(LOOK_INTERVAL_NS))
     }
@@ -203,17 +203,17 @@ impl<S: Service> Server<S> {
 
 // Connections that used up their budget of a tick: which one continues next, and how many at once.
 //
-// Floods of pipelined requests, and responses in parts to clients that take them, want more of the
-// shard than one tick gives them. They have their turns in order, a few in each tick, so that what
-// everybody else waits for them does not grow with their number.
+// Floods of pipelined requests, and responses in parts to clients that take them, want more of the shard than one tick
+// gives them. They are served in order, a few in each tick, so that the delay for other connections does not grow with
+// their number.
 
 /// Requests of one share: a hundred are some 50 us.
 const SHARE_REQUESTS: usize = 16;
-/// What a share takes, with its responses.
+/// Size of a share, responses included.
 const SHARE_NS: u64 = TICK_NS / 4;
-/// Shares of one tick: what everybody else waits for them.
+/// Shares of one tick: they bound the delay for other connections.
 const SHARES_PER_TICK: usize = (TICK_NS / SHARE_NS) as usize;
-/// What the next part of a response counts for: 32 KiB that are read, and copied to the kernel.
+/// Cost of the next part of a response: 32 KiB that are read, and copied to the kernel.
 const STREAM_SHARES: usize = 2;
 
 impl<S: Service> Server<S> {

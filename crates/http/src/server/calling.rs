@@ -1,4 +1,4 @@
-//! The service's turn: what it is given of a request, and what becomes of what it did.
+//! The call of the service: its arguments, and the handling of its result.
 
 use millpond_io::{Driver, Event, ShardContext, SocketId};
 use millpond_mempool::Buffer;
@@ -23,12 +23,12 @@ use super::stream::Written;
 
 const METRICS_PATH: &[u8] = b"/metrics";
 
-/// What the service did.
+/// Result of the service's call.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
     flow: Flow,
     pub(super) written: Written,
-    /// Why the proxy has answered by itself.
+    /// Why the proxy has responded by itself.
     pub(super) failure: Option<Failure>,
     state: u64,
     pub(super) route: u8,
@@ -60,7 +60,7 @@ impl Exchange {
         RequestToken::new(connection.socket.slot() as u32, self.sequence)
     }
 
-    /// Whether the server itself answers this.
+    /// Whether the server itself responds to this.
     #[inline(always)]
     pub(super) fn is_metrics<S: Service, D: Driver>(
         &self,
@@ -69,13 +69,13 @@ impl Exchange {
         (head, head_bytes): (&RequestHead, &[u8]),
         shard: &ShardContext<'_, D>,
     ) -> bool {
-        // By its length first, which is at hand.
+        // By its length first, which is known already.
         head.path.len() == METRICS_PATH.len()
             && asks_for_metrics(head, head_bytes)
             && self.shows_metrics(service, socket, (head, head_bytes), shard)
     }
 
-    /// Whether this peer may read the metrics here; if not, the path is one of the service's.
+    /// Whether this peer may read the metrics here; if not, the path belongs to the service.
     #[cold]
     fn shows_metrics<S: Service, D: Driver>(
         &self,
@@ -95,7 +95,7 @@ impl Exchange {
         self.metrics_access.allows(&request, peer) && service.shows_metrics(&request)
     }
 
-    /// It is answered when the tick ends.
+    /// Its response is written when the tick ends.
     #[cold]
     pub(super) fn await_metrics(
         &mut self,
@@ -244,7 +244,7 @@ impl Exchange {
         }
     }
 
-    /// The request is not answered by the call alone.
+    /// The request is not complete after the call.
     fn call_went_on<S: Service>(
         &mut self,
         service: &mut S,
@@ -307,8 +307,7 @@ impl<S: Service> Listener for Hearing<'_, S> {
 }
 
 impl<S> Hearing<'_, S> {
-    /// More of the same response may follow at once: what would not find room in the output's block
-    /// beside it leaves now.
+    /// More of the same response may follow at once: if it may not fit the output's block, the block leaves now.
     fn send_if_full<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let Some(connection) = self
             .answered
@@ -324,7 +323,7 @@ impl<S> Hearing<'_, S> {
 }
 
 impl<S: Service> Server<S> {
-    /// Does something with the client, if there is one, whose news the service hears.
+    /// Applies a change to the service's client, if it has one, and reports the events to the service.
     fn with_client<D: Driver, R>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -376,7 +375,7 @@ impl<S: Service> Server<S> {
         true
     }
 
-    /// Does what the service noted; what comes of it at once may lead to more.
+    /// Carries out the service's recorded calls; their direct results may lead to more.
     pub(super) fn pump_client<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         if self.client.is_none() {
             return;

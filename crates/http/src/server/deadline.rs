@@ -1,9 +1,8 @@
-//! What a connection may take how long for, and what happens when it took longer.
+//! Time limits of a connection, and the action when one passes.
 //!
-//! A connection has a timer only while something is half done: a head, a body, a write. Those that
-//! are idle have none, which keeps the timers out of most requests and their memory out of many connections:
-//! one sweep looks at those idle for longest, so that the time they have can shrink for all of them
-//! at once.
+//! A connection has a timer only while something is half done: a head, a body, a write. Those that are idle have none,
+//! which keeps the timers out of most requests and their memory out of many connections: one sweep checks those idle
+//! for longest, so that the time they have can shrink for all of them at once.
 
 use std::sync::atomic::Ordering;
 
@@ -19,8 +18,8 @@ use super::{DRAIN_TIMER, Server, TURN_AWAY_TIMER};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A body that is gathered whole comes in this time and the grace, whatever else needs its memory: 64 MiB at
-/// 75 KB/s. What it holds earns it so much less time a byte.
+/// A body that is gathered whole must arrive in this time plus the grace, whatever else needs its memory: 64 MiB at 75
+/// KB/s. The bytes it holds shorten its time.
 const BODY_SECONDS_MAX: u64 = 900;
 
 impl Exchange {
@@ -111,7 +110,7 @@ fn no_deadline<D: Driver>(connection: &mut Connection, shard: &mut ShardContext<
     }
 }
 
-/// When the connections idle for longest are looked at next.
+/// When the connections idle for longest are checked next.
 #[derive(Debug)]
 pub(super) struct IdleSweep {
     pub(super) timer: Option<TimerId>,
@@ -131,7 +130,7 @@ impl Default for IdleSweep {
 }
 
 impl IdleSweep {
-    /// Nobody is left to look at.
+    /// No connection is left to check.
     pub(super) fn cancel<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.due_ns = u64::MAX;
         if let Some(timer) = self.timer {
@@ -141,7 +140,7 @@ impl IdleSweep {
 }
 
 impl<S: Service> Server<S> {
-    /// While the server drains, what a connection accepted now wants to say is on its way already.
+    /// While the server drains, the request of a connection accepted now is on its way already.
     pub(super) fn expect_request_soon<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -169,7 +168,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Closes connections that have been idle for too long, and plans when to look again.
+    /// Closes connections that have been idle for too long, and plans the next check.
     #[cold]
     pub(super) fn close_idle<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.idle_sweep.due_ns = u64::MAX;
@@ -218,7 +217,7 @@ impl<S: Service> Server<S> {
                 None => Refusal::HeadTimeout,
             };
             if connection.is_answered() {
-                // It does not even send the rest that nobody wants.
+                // It does not even send the rest of the ignored body.
                 exchange.counters.count_limit_hit(Limit::BodyRate);
                 self.cut(shard, socket);
                 return;
@@ -234,16 +233,15 @@ impl<S: Service> Server<S> {
     }
 }
 
-// The graceful stop: answer what was asked, close what is idle, cut what is left at a deadline.
+// The graceful stop: complete arrived requests, close idle connections, cut the rest at a deadline.
 //
-// What was asked is what had arrived: so idle connections are closed not at the stop, but once the driver has told
-// of all that it knew of then. A client that came just now may wait behind established clients for its turn, and a
-// close with its request unread is a reset.
+// Requests that had arrived are served: so idle connections are closed not at the stop, but after the driver has
+// reported all events that it had then. A client that came just now may wait behind established clients for its turn,
+// and a close with its request unread is a reset.
 //
-// When another process takes the address over, connections are taken for a while longer: their
-// handshakes had begun. And idle ones are kept that long, even if their last response was the one before
-// the stop: a request may be on its way that a close would cross; its response says
-// `Connection: close`.
+// When another process takes the address over, connections are accepted for a while longer: their handshakes had begun.
+// And idle ones are kept that long, even if their last response was the one before the stop: a request may be on its
+// way that a close would cross; its response has `Connection: close`.
 
 /// How long a server that hands its address over still takes connections: longer than a handshake
 /// takes around the world.
@@ -258,7 +256,7 @@ pub(super) struct Drain {
     is_handing_over: bool,
     /// Ticks until all are seen that had connected when listening ended.
     ticks_to_last: u8,
-    /// Its deadline passed: what is left is cut.
+    /// Its deadline passed: the rest is cut.
     pub(super) is_over: bool,
 }
 
@@ -279,7 +277,7 @@ impl Drain {
 }
 
 impl<S: Service> Server<S> {
-    /// From here on responses say `Connection: close`.
+    /// From here on responses have `Connection: close`.
     #[cold]
     pub(super) fn begin_drain<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.exchange.is_draining = true;

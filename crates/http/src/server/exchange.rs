@@ -23,7 +23,7 @@ use super::body_queue::BodyQueue;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// What was made of the bytes on hand.
+/// Result of handling the bytes on hand.
 enum Served {
     /// A request was handed to the service.
     Request,
@@ -36,27 +36,27 @@ enum Served {
 /// All a shard's exchanges share; everything of a server but its connections and its service.
 pub(crate) struct Exchange {
     pub(super) limits: Limits,
-    /// Requests of one connection in one turn: as many as the limit says, or fewer; see `body_queue`.
+    /// Requests of one connection in one turn: as many as the limit allows, or fewer; see `body_queue`.
     pub(super) requests_per_turn: usize,
     pub(crate) blocks: BlockPool,
     pub(crate) counters: HttpCounters,
     pub(crate) durations: RequestDurations,
     pub(crate) marks: Marks,
     pub(crate) standing_lines: FixedHeaderLines,
-    /// Is told of every request.
+    /// Notified of every request.
     pub(crate) access_log: Option<Box<ShardLog>>,
     pub(crate) metrics_access: MetricsAccess,
-    /// What comes or goes in parts.
+    /// Exchanges whose bodies come or go in parts.
     pub(super) streams: Pool<Streaming>,
     /// Bodies that come in pieces and are wanted whole.
     gatherings: Pool<Gathering>,
-    /// What they may hold, with those of all other shards.
+    /// Memory they may hold, together with those of all other shards.
     pub(super) bodies: BodyBudget,
     /// The requests that wait for them.
     pub(super) body_queue: BodyQueue,
     /// Bytes that wait, for the rest of a head or for an earlier request.
     inputs: Pool<KeptInput>,
-    /// Requests for `/metrics`, answered when the tick ends.
+    /// Requests for `/metrics`, which get responses when the tick ends.
     pub(super) metrics_requests: Vec<RequestToken>,
     /// Connections whose service has them cut ([`crate::Completions::cut`]); empty between two events.
     pub(crate) to_reset: Vec<millpond_io::SocketId>,
@@ -239,7 +239,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the service wants the body of this request in parts.
+    /// Whether the service takes the body of this request in parts.
     #[inline]
     pub(super) fn is_streamed<S: Service>(
         &self,
@@ -294,7 +294,7 @@ impl Exchange {
         }
     }
 
-    /// What is left of the first block is the beginning of a head.
+    /// The rest of the first block is the beginning of a head.
     fn join_kept(&mut self, connection: &mut Connection) {
         let Some(input) = connection.input.as_deref_mut() else {
             return;
@@ -328,11 +328,11 @@ impl Exchange {
     }
 }
 
-// The path of nearly all requests: whole in what one receive brought, and answered at once.
+// The path of nearly all requests: whole in one receive, with an immediate response.
 //
-// Everything here is inlined into one loop, whose every instruction each request pays for. What a
-// plain connection cannot have (a request in parts, one that is pending, a close) is not asked for;
-// whatever brings it leaves the loop for `exchange` and `calling`.
+// All of it is inlined into one loop, and each request pays for every instruction. States that a plain connection
+// cannot have (a request in parts, one that is pending, a close) are not checked; a request that causes one leaves the
+// loop for `exchange` and `calling`.
 
 /// How much of what came was served.
 #[derive(Clone, Copy, Debug, Default)]
@@ -354,9 +354,8 @@ impl Progress {
 }
 
 impl Exchange {
-    /// Serves requests behind those that were, as long as they are whole and answered at once.
-    /// Whether all were: then the connection is as plain as before. What was answered is in its
-    /// output, and the caller's to send.
+    /// Serves the next requests, as long as they are whole and have an immediate response. Returns whether all were:
+    /// then the connection is as plain as before. The responses are in its output, which the caller sends.
     #[inline(always)]
     pub(super) fn serve_plain<S: Service, D: Driver>(
         &mut self,
@@ -392,7 +391,7 @@ impl Exchange {
         true
     }
 
-    /// Calls the service; whether the connection can go on with its next request at once.
+    /// Calls the service; returns whether the connection can go on with its next request at once.
     #[inline(always)]
     fn answer_plain<S: Service, D: Driver>(
         &mut self,
@@ -437,7 +436,7 @@ impl Exchange {
     }
 }
 
-// What leaves: a connection's responses to the driver, and the room they are written into.
+// Sending: a connection's responses to the driver, and the room they are written into.
 //
 // An idle connection owns no buffer, so each batch of responses needs one. Where the driver hands bytes
 // to the kernel at once, one block serves a connection after the other, until the tick ends.
@@ -452,8 +451,7 @@ impl Exchange {
         connection.output.take_block_of(&mut self.spare_output);
     }
 
-    /// The connection is plain no more, or not certainly: what was answered waits for the end of the
-    /// tick.
+    /// The connection is not plain any more, or may not be: the responses wait for the end of the tick.
     #[inline]
     pub(super) fn leave_plain(&mut self, connection: &mut Connection) {
         if connection.output.is_empty() {
@@ -463,7 +461,7 @@ impl Exchange {
         }
     }
 
-    /// What was lent goes back, as does what the driver left otherwise.
+    /// Returns the borrowed block, and blocks the driver left.
     #[inline(always)]
     fn take_room_back(&mut self, connection: &mut Connection, used_bytes: usize) {
         if !connection.output.has_block() {
@@ -528,8 +526,8 @@ impl Exchange {
         }
     }
 
-    /// More responses will follow in this tick, likely as much as last time. Without memory the
-    /// response itself will fail and say so.
+    /// More responses will follow in this tick, likely as much as last time. Without memory writing the response fails
+    /// and reports it.
     #[cold]
     pub(super) fn expect_more_output(&self, connection: &mut Connection) {
         let last_bytes = connection.output_bytes_last as usize;

@@ -1,9 +1,9 @@
-//! Clients that end their side of a connection before their request is answered.
+//! Clients that end their side of a connection before their response.
 //!
-//! A FIN may mean that the client has gone, or that it has closed its sending side alone: the service
-//! says which it is taken for ([`crate::Service::client_finished`]). While a request is pending and more
-//! bytes have come behind it, nothing is received, and the FIN stands behind those bytes: such
-//! connections are looked at a few times a second, if the service asks for it.
+//! A FIN may mean that the client has gone, or that it has closed its sending side alone: the service decides
+//! ([`crate::Service::client_finished`]). While a request is pending and more bytes have come behind it, nothing is
+//! received, and the FIN is queued behind those bytes: such connections are checked a few times a second, if the
+//! service asks for it.
 
 use std::collections::VecDeque;
 
@@ -15,10 +15,10 @@ use crate::service::{AfterFin, RequestToken, Service};
 use super::exchange::Exchange;
 use super::{FIN_WATCH_TIMER, Server};
 
-/// How often paused connections are looked at: no request is held much longer for nothing.
+/// Interval of the checks of paused connections: no abandoned request is held much longer.
 const LOOK_INTERVAL_NS: u64 = 200_000_000;
 
-/// How many are looked at each time, 0.3 us each. With more than that each waits for longer.
+/// How many are checked each time, 0.3 us each. With more, each waits longer.
 const LOOKS_MAX: usize = 512;
 
 /// Paused connections with a pending request. Each is listed once, so that there are at most as many as
@@ -36,8 +36,8 @@ impl FinWatch {
 }
 
 impl Exchange {
-    /// Ends the request at hand, whose client has gone and whose service knows it. What was answered
-    /// before leaves; a response that had begun is cut by a reset.
+    /// Ends the current request, whose client has gone and whose service has been notified. Earlier responses leave; a
+    /// response that had begun is cut by a reset.
     pub(crate) fn cancel(&mut self, connection: &mut Connection) {
         if let Some(log) = self.access_log.as_deref_mut() {
             log.ended(connection.socket.slot(), None, false);
@@ -104,7 +104,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// From now on the connection is looked at, as long as it is paused and its request is pending.
+    /// From now on the connection is checked, as long as it is paused and its request is pending.
     pub(super) fn watch_for_fin<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -139,7 +139,7 @@ impl<S: Service> Server<S> {
                 connection.is_fin_watched = false;
             } else if shard.driver.has_peer_finished(socket) {
                 connection.is_fin_watched = false;
-                // If it is to be answered all the same, receiving goes on afterwards.
+                // If it still gets a response, receiving goes on afterwards.
                 self.cancel_if_gone(shard, socket);
             } else {
                 self.fin_watch.watched.push_back(socket);

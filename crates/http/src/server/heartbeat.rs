@@ -15,9 +15,8 @@ use super::Server;
 /// How old the numbers of a shard may be that did something in the meantime.
 const BEAT_NS: u64 = 1_000_000_000;
 
-/// What a shard does about once a second while anything happens, and a few times after: publish
-/// its numbers, and give memory back that nobody used in between. Then it sleeps until the next
-/// event.
+/// Work of a shard about once a second while events come, and a few times after: publish its numbers, and give back
+/// memory that was unused in between. Then it sleeps until the next event.
 #[derive(Debug, Default)]
 pub(super) struct Heartbeat {
     pub(super) timer: Option<TimerId>,
@@ -33,9 +32,8 @@ impl Heartbeat {
     pub(super) const BEATS_AFTER_EVENT: u8 = 2;
 }
 
-/// Whether much memory was freed lately and stays free. Blocks over 32 KiB are malloc's, which keeps
-/// what is freed below anything that is still in use: after a flood that had the server hold much
-/// for it, for good.
+/// Whether much memory was freed lately and stays free. Blocks over 32 KiB are malloc's, which keeps freed memory below
+/// blocks still in use: after a flood with much held memory, for good.
 #[derive(Debug, Default)]
 struct LargeBlocks {
     live_bytes_max: u64,
@@ -127,7 +125,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Answers the requests for `/metrics` of this tick.
+    /// Responds to the requests for `/metrics` of this tick.
     #[inline]
     pub(super) fn answer_metrics<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         if !self.exchange.metrics_requests.is_empty() {

@@ -1,4 +1,4 @@
-//! Requests and connections that get no service: told so, and closed.
+//! Requests and connections that get no service: they get an error response and are closed.
 
 use std::io::Write;
 
@@ -22,8 +22,7 @@ use super::exchange::Exchange;
 const REFUSAL_TEXT_BYTES_MAX: usize = 192;
 
 impl Exchange {
-    /// A service that answered nothing ran out of memory, or forgot: 503, and the connection is to be
-    /// closed.
+    /// A service without a response ran out of memory, or has a bug: 503, and the connection is to be closed.
     #[cold]
     pub(super) fn send_unanswered(
         &mut self,
@@ -86,7 +85,7 @@ impl Exchange {
         sent
     }
 
-    /// One connection more than allowed: told so and closed, without ever becoming one.
+    /// One connection more than allowed: gets a response and is closed, without ever entering the table.
     #[cold]
     pub(super) fn refuse_connection<D: Driver>(
         &mut self,
@@ -164,7 +163,7 @@ impl Exchange {
         }
     }
 
-    /// The service has had its turn. `failure`: why it answered by itself, if it is a proxy that did.
+    /// The service's call has ended. `failure`: why a proxy responded by itself.
     #[cold]
     #[inline(never)]
     pub(super) fn log_answer(&mut self, connection: &Connection, failure: Option<Failure>) {
@@ -194,8 +193,8 @@ impl Exchange {
         log.end_with(entry);
     }
 
-    /// Opens an entry for whatever the connection asks for, unless there is one: `bytes` if there
-    /// are any, or what was kept.
+    /// Opens an entry for the connection's request, unless there is one: from `bytes` if there are any, or from the
+    /// kept bytes.
     #[cold]
     pub(super) fn log_unserved(&mut self, connection: &Connection, bytes: &[u8]) {
         let Self {
@@ -228,7 +227,7 @@ impl Exchange {
         log.keep(slot, &text, started_ns, blocks);
     }
 
-    /// The connection is gone: what it waited for has no more of a response than it has.
+    /// The connection is gone: its waiting request gets no more of its response.
     #[cold]
     pub(super) fn log_forgotten(&mut self, connection: &Connection) {
         if connection.gathering.is_some() {
@@ -240,8 +239,8 @@ impl Exchange {
     }
 }
 
-/// The status of the response that `output` begins with. What the hot path writes tells enough: were
-/// it to remember more, each request would pay for it, logged or not.
+/// The status of the response that `output` begins with. It is read from the written bytes: storing it would cost each
+/// request, logged or not.
 fn written_status(output: &[u8]) -> Option<u16> {
     let digits = output.get("HTTP/1.1 ".len()..)?.first_chunk::<3>()?;
     Some(digits.iter().fold(0, |status, &digit| {
@@ -249,12 +248,12 @@ fn written_status(output: &[u8]) -> Option<u16> {
     }))
 }
 
-/// What the output has behind what it had before; nothing of it has left in between.
+/// Bytes added to the output since then; none of it has left in between.
 fn written_since(connection: &Connection, output_bytes_before: usize) -> &[u8] {
     connection.output.get(output_bytes_before..).unwrap_or(&[])
 }
 
-/// What was written to an exchange that began earlier.
+/// Bytes written to an exchange that began earlier.
 #[inline]
 pub(crate) fn log_output(
     log: &mut Option<Box<ShardLog>>,

@@ -64,13 +64,12 @@ impl Written {
     }
 }
 
-/// What a chunk of a body that nobody wants counts for at least: thousands of small ones are as much
-/// work as a long one. How many pieces the network makes of a chunk, or of a body of known length, is
-/// not the client's doing: those count for what they are.
+/// Minimum cost of a chunk in an ignored body: thousands of small ones are as much work as a long one. The client does
+/// not control how the network splits a chunk, or a body of known length: those pieces count with their length.
 const UNREAD_CHUNK_BYTES_MIN: usize = 512;
 
 impl Exchange {
-    /// Calls the service for a request whose body it wants in parts.
+    /// Calls the service for a request whose body it takes in parts.
     #[cold]
     pub(super) fn open_stream<S: Service, D: Driver>(
         &mut self,
@@ -98,8 +97,7 @@ impl Exchange {
         self.call(service, connection, head, head_bytes, body, shard);
     }
 
-    /// Takes what belongs to the body at hand off the front of `bytes`, as far as it is wanted;
-    /// returns how much that is.
+    /// Takes bytes of the current body off the front of `bytes`, as far as they are wanted; returns how many.
     #[cold]
     pub(super) fn feed_stream<S: Service, D: Driver>(
         &mut self,
@@ -111,7 +109,7 @@ impl Exchange {
         let mut at = 0;
         while at < bytes.len() && !connection.must_wait() {
             if room_bytes(&connection.output) < PART_ROOM_BYTES_MIN {
-                // Not at the end of the tick: what is left of the receive would have to be kept.
+                // Not at the end of the tick: the rest of the receive would have to be kept.
                 self.send_output(connection, shard);
                 continue;
             }
@@ -136,7 +134,7 @@ impl Exchange {
                         let left = left_bytes.checked_sub(cost_bytes);
                         (step.consumed_bytes, step.is_complete, left)
                     });
-                    // The response is out: what is wrong with the rest only ends the connection.
+                    // The response is out: an error in the rest only ends the connection.
                     let Ok((consumed_bytes, is_complete, Some(left))) = step else {
                         connection.close(false);
                         self.marks.mark_dirty(connection);
@@ -203,7 +201,7 @@ impl Exchange {
         step.consumed_bytes
     }
 
-    /// Says that the body is complete, once somebody wants to know.
+    /// Reports that the body is complete, once the service reads.
     pub(super) fn deliver_end<S: Service, D: Driver>(
         &mut self,
         service: &mut S,
@@ -221,7 +219,7 @@ impl Exchange {
         }
     }
 
-    /// What was written has left: a response that waits for that continues. One that is continued from outside
+    /// The written bytes have left: a response that waits for that continues. One that is continued from outside
     /// ([`crate::Completions::continue_with`]) may have written more than a block, and continued too early.
     pub(super) fn offer_room(&mut self, connection: &mut Connection) {
         let waits = connection
@@ -306,7 +304,7 @@ impl Exchange {
         self.take_flow(service, connection, flow, pending, written, shard.now_ns);
     }
 
-    /// What the service wants next with an exchange that is not simply answered.
+    /// The service's next step for an exchange that is not complete after the call.
     #[cold]
     pub(super) fn take_flow<S: Service>(
         &mut self,
@@ -371,8 +369,8 @@ impl Exchange {
             // The time that the service took is not the client's.
             stream.received_bytes = 0;
             connection.since_ns = now_ns;
-            // Behind the head of a response there is no place for 100, and the client has its sign.
-            // Whether it sends the body now only its bytes can tell.
+            // After the head of a response 100 is not allowed, and the client has its response. Whether it sends the
+            // body now is known only from its bytes.
             if stream.wants_continue && written.sent.is_none() {
                 stream.wants_continue = false;
                 let appended = connection.output.extend_from_slice(&self.blocks, CONTINUE);
@@ -389,8 +387,7 @@ impl Exchange {
         }
     }
 
-    /// The client of a tunnel has sent its FIN, and all that came before it is handed over: the service
-    /// is told that it was the last.
+    /// The client of a tunnel has sent its FIN, and all earlier bytes are passed on: the service gets the end.
     pub(super) fn finish_tunnel_input<S: Service, D: Driver>(
         &mut self,
         service: &mut S,
@@ -410,7 +407,7 @@ impl Exchange {
         self.deliver_end(service, connection, shard);
     }
 
-    /// Tells the client of a tunnel by a FIN that nothing more comes, once all has left.
+    /// Sends a FIN to the client of a tunnel once all bytes have left.
     #[cold]
     pub(super) fn finish_tunnel_output<D: Driver>(
         &self,
@@ -473,7 +470,7 @@ impl Exchange {
         }
         self.marks.mark_dirty(connection);
         self.leave_unread(connection, now_ns);
-        // What came behind it is looked at next, and says whether another request has begun.
+        // The bytes after it are handled next, and show whether another request has begun.
         let is_mid_request = connection.stream.is_some() || connection.input.is_some();
         if !is_mid_request && connection.set_mid_request(false) {
             connection.since_ns = now_ns;

@@ -24,9 +24,9 @@ fn bodies_leave_room_for_one_another() {
     assert_eq!(budget.held_bytes(), 0);
 }
 
-/// One upload of 260 B/s that announced 60 MB kept everybody's from beginning.
+/// One upload of 260 B/s that announced 60 MB kept all others from beginning.
 ///
-/// Goal: announcements hold nothing; a body that has begun can be completed, whoever else begins.
+/// Goal: announcements hold nothing; a body that has begun can be completed, whatever others begin.
 #[test]
 fn announcements_are_free_and_no_body_is_stranded() {
     let budget = BodyBudget::new(8 * MIB, GRACE_NS);
@@ -47,8 +47,8 @@ fn announcements_are_free_and_no_body_is_stranded() {
     assert!(announced[0].grow_to(8 * MIB, 0));
 }
 
-/// Goal: of those who hold memory others wait for, the one furthest behind is cut, one at a time, and none
-/// that keeps up.
+/// Goal: of holders of memory that others wait for, the one furthest behind is cut, one at a time, and none that keeps
+/// up.
 #[test]
 fn the_slowest_is_cut_first() {
     let budget = BodyBudget::new(8 * MIB, GRACE_NS);
@@ -76,7 +76,7 @@ fn the_slowest_is_cut_first() {
     assert_eq!(budget.cut_count(), 2);
 }
 
-/// Goal: whoever takes and lets go at the same time, the sum is kept, and is never more than there is.
+/// Goal: with concurrent holds and releases the sum is kept, and is never more than the total.
 #[test]
 fn threads_share_one_budget() {
     const MAX: u64 = 64 * STEP_BYTES_MIN;

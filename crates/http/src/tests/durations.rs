@@ -34,8 +34,8 @@ fn copy(durations: &RequestDurations) -> Vec<DurationHistogram> {
     copy
 }
 
-/// Goal: what was answered at once takes the tick's time, what was answered late the time since its own tick;
-/// routes and classes stay separate, and a route that was not announced is counted as the last.
+/// Goal: an immediate response takes the tick's time, a late one the time since its own tick; routes and classes stay
+/// separate, and a route that was not announced is counted as the last.
 #[test]
 fn samples_find_their_route_and_class() {
     let mut durations = RequestDurations::new(2);
@@ -55,7 +55,7 @@ fn samples_find_their_route_and_class() {
     assert_eq!(found, expected);
 }
 
-/// Goal: more late responses than there is room for in one tick are counted all the same, up to their own moment.
+/// Goal: more late responses than there is room for in one tick are still counted, up to their own moment.
 #[test]
 fn late_responses_beyond_the_bound_are_counted() {
     let mut durations = RequestDurations::new(0);

@@ -51,7 +51,7 @@ fn nothing_kept_is_nothing() {
 }
 
 proptest! {
-    /// Goal: what is kept comes back, in its order, however it arrived and is taken.
+    /// Goal: kept bytes come back in order, however they arrived and are taken.
     #[test]
     fn bytes_come_back_in_their_order(
         steps in prop::collection::vec((0_usize..80_000, 0_usize..70_000, any::<bool>()), 1..12),

@@ -65,8 +65,8 @@ fn connections_fit_their_sockets() {
     assert_eq!(LimitValues::connections_within(16), 0);
 }
 
-/// Goal: what the servers run with is sound; each value has the range that is said of it, and one
-/// outside is named with what was found.
+/// Goal: the servers' values are valid; each value has its documented range, and one outside is named with the value
+/// found.
 #[test]
 fn values_out_of_range_are_named() {
     assert_eq!(LimitValues::default().checked(), Ok(Limits::default()));

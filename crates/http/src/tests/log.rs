@@ -2,8 +2,8 @@ use super::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Goal: the first of a kind is told at once, what follows once a minute with its count, and
-/// after a minute without any the next is a first one again.
+/// Goal: the first of a kind is logged at once, later ones once a minute with their count, and after a minute without
+/// any the next is a first one again.
 #[test]
 fn what_goes_on_is_told_once_a_minute() {
     let mut event = Repeated::default();
@@ -21,7 +21,7 @@ fn what_goes_on_is_told_once_a_minute() {
     assert_eq!(event.add(1, 122 * SECOND_NS), Some(EventNotice::First(1)));
 }
 
-/// Goal: what a count has grown by is told, with the sentence in front of it, and no count twice.
+/// Goal: the increase of a count is logged, with the sentence before it, and no count twice.
 #[test]
 fn a_count_that_grows_is_told() {
     let mut event = CountedEvent::new(LogLevel::Warn, "cut", "readers cut");

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: every combination says what its parts say, and only the usual one is usual.
+/// Goal: every combination has the meaning of its parts, and only the usual one is usual.
 #[test]
 fn a_manner_is_its_parts() {
     for version in [Version::Http10, Version::Http11] {

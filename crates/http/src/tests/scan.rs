@@ -61,7 +61,7 @@ const STEP: usize = if cfg!(miri) { 4 } else { 1 };
 /// block that can hold it, wherever the text lies in memory.
 #[test]
 fn every_byte_at_every_place_is_judged_alike() {
-    // Miri looks at where is read, not at what is found there.
+    // Miri checks where bytes are read, not the result.
     let values: Vec<u8> = match cfg!(miri) {
         true => vec![b'\r'],
         false => (0..=255).collect(),
@@ -82,7 +82,7 @@ fn every_byte_at_every_place_is_judged_alike() {
     }
 }
 
-/// Goal: no byte behind the text is looked at: the responses do not depend on it.
+/// Goal: no byte after the text is read: the results do not depend on it.
 #[test]
 fn what_lies_behind_the_text_does_not_matter() {
     for length in lengths() {

@@ -1,5 +1,5 @@
 //! Requests as other parsers read them. Each way to disagree is a class with an entry in the table
-//! `tests/data/differences.txt`, which says who is right; what has no entry is a finding.
+//! `tests/data/differences.txt`, which names the side that is right; a disagreement without an entry is a finding.
 
 use super::table::{Entry, entries};
 use millpond_http::{
@@ -8,7 +8,7 @@ use millpond_http::{
 
 const TABLE: &str = include_str!("../data/differences.txt");
 
-/// What each side said, in the words of the table.
+/// Result of each side, in the table's terms.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Class {
     pub(crate) with: &'static str,
@@ -40,7 +40,7 @@ pub(crate) fn variant(error: &impl std::fmt::Debug) -> String {
     text[..end].to_owned()
 }
 
-/// All that httparse tells of a request.
+/// All that httparse returns about a request.
 #[derive(Debug, Eq, PartialEq)]
 struct Parts {
     method: Vec<u8>,

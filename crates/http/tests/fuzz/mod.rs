@@ -1,5 +1,5 @@
-//! What must hold for any bytes: harnesses that `cargo test` runs on the inputs kept in
-//! `tests/corpus`, and libFuzzer (`cargo xtask fuzz`) on those that it invents.
+//! Properties for arbitrary bytes: harnesses that `cargo test` runs on the inputs kept in `tests/corpus`, and libFuzzer
+//! (`cargo xtask fuzz`) on generated ones.
 
 pub(crate) mod table;
 pub(crate) mod heads;

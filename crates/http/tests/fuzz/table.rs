@@ -17,7 +17,7 @@ impl Entry {
     }
 }
 
-/// All entries of a table whose entries have these keys, in this order. What is none of them panics.
+/// All entries of a table whose entries have these keys, in this order. Any other line panics.
 pub(crate) fn entries(text: &str, keys: &[&str]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut lines = text.lines();
@@ -89,7 +89,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Goal: a table says what it looks like.
+/// Goal: a table documents its format.
 #[test]
 fn tables_are_read() {
     let text = "# c\n== a b\nwhy: x: y\nG\\r\\n\n H\\x00\\0\\\\\\<a\\t*2>\n\n== c\nwhy: z\nI\n";

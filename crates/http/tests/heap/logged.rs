@@ -1,4 +1,4 @@
-//! The same with an access log: what a shard copies for it is not malloc's either.
+//! The same with an access log: its copies in a shard do not come from malloc either.
 
 use crate::support::{TestServer, config};
 use crate::{Exchange, IS_COUNTED, InParts, Store, exchanges, exchanges_in_parts};
@@ -38,7 +38,7 @@ fn assert_no_heap_call<S: Service>(
     assert!(lines > rounds, "{name}: {lines} lines");
 }
 
-/// No heap call for an entry, whatever way the request was answered.
+/// No heap call for an entry, however the request was responded to.
 pub(crate) fn log_makes_no_heap_call(rounds: usize) {
     assert_no_heap_call(&exchanges()[0], rounds, |_| Plaintext);
     for exchange in &exchanges() {

@@ -90,8 +90,8 @@ fn responses_kept(server: &TestServer) -> u64 {
         .sum()
 }
 
-/// A client that read nothing of a long response until blocks of it had to wait. Where what came filled the
-/// output exactly before the upstream was paused none has to, however long one looks: then it asks again.
+/// A client that read nothing of a long response until blocks of it had to wait. If the bytes filled the output exactly
+/// before the upstream was paused, no block has to wait, however long the test waits: then it sends another request.
 fn client_that_read_late(server: &TestServer, request: &str) -> RawClient {
     let begin = Instant::now();
     loop {
@@ -143,7 +143,7 @@ pub(crate) fn relaying_makes_no_heap_call(rounds: usize) {
             assert_none(start, plain.address, exchange, rounds);
         }
         for exchange in &exchanges_in_parts() {
-            // Answered long before its body ends: the proxy closes the connection behind that.
+            // Its response comes long before its body ends: the proxy then closes the connection.
             if is_proxy && exchange.0 == "an echo" {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! The access log of a real server: what stands in it, what peers cannot do to it, and what it does
-//! when nobody takes its lines.
+//! The access log of a real server: its contents, its protection against peers, and its behavior when its lines are not
+//! read.
 
 mod hostile;
 mod obstacles;
@@ -98,7 +98,7 @@ impl Logged {
         self.home.path().join("access.log")
     }
 
-    /// Stops the server: what it logged.
+    /// Stops the server; returns the log.
     pub(super) fn stop(mut self) -> Vec<u8> {
         self.server.take().unwrap().stop();
         std::fs::read(self.path()).unwrap()
@@ -138,7 +138,7 @@ pub(super) fn lines(path: &Path) -> usize {
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// What one entry says: request, status, bytes of body, whether it is complete.
+/// Content of one entry: request, status, bytes of body, whether it is complete.
 fn summary(entry: &Value) -> (&str, u64, u64, bool) {
     (
         entry["request"].as_str().unwrap(),
@@ -148,8 +148,8 @@ fn summary(entry: &Value) -> (&str, u64, u64, bool) {
     )
 }
 
-/// Goal: each way to be answered leaves one line, with what was asked and what went out, in the
-/// order of the responses; requests of a connection are numbered.
+/// Goal: each kind of response leaves one line, with the request and what was sent, in the order of the responses;
+/// requests of a connection are numbered.
 #[test]
 fn each_answer_is_one_line() {
     let logged = Logged::start(AccessLogFormat::Json, Limits::default());
@@ -235,7 +235,7 @@ fn closed_connections_are_499() {
             // The response has begun once this is here.
             client.take(1);
         }
-        // A reset, of which also a server learns that does not read until it has answered.
+        // A reset, which is noticed even by a server that does not read until it has responded.
         let at_once = Some(Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(&client.stream, at_once).unwrap();
         drop(client);
@@ -288,13 +288,13 @@ fn wait_for_connections_to_end(logged: &Logged) {
     });
 }
 
-/// Goal: what is refused is logged as far as it is known, whatever the reason.
+/// Goal: refused requests are logged as far as they are known, whatever the reason.
 #[test]
 fn refusals_are_logged() {
     let limits = LimitValues {
         head_timeout_ns: 200_000_000,
         connections_max: 3,
-        // Nobody is idle for so long, so nobody makes room.
+        // No connection is idle for so long, so none makes room.
         idle_timeout_min_ns: 2 * PATIENCE.as_nanos() as u64,
         idle_timeout_ns: 2 * PATIENCE.as_nanos() as u64,
         ..LimitValues::default()
@@ -358,8 +358,8 @@ fn refusals_are_logged() {
     assert_eq!(entries.last().unwrap()["connection"], 0);
 }
 
-/// Goal: a line tells which host and trace a request belonged to and how long it took, and no peer's bytes can pass for another
-/// field of it.
+/// Goal: a line shows which host and trace a request belonged to and how long it took, and no peer's bytes can pass for
+/// another field of it.
 #[test]
 fn host_trace_and_duration() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

@@ -31,7 +31,7 @@ async fn brought(promise: Arc<Mutex<Promise>>) -> &'static str {
     .await
 }
 
-/// What all handlers of a test share.
+/// State shared by all handlers of a test.
 #[derive(Default)]
 struct Shared {
     dropped: AtomicU64,
@@ -61,7 +61,7 @@ async fn handle(mut request: AsyncRequest, shared: Arc<Shared>) -> Reply {
             let promise = Arc::new(Mutex::new(Promise::default()));
             let bringer = Arc::clone(&promise);
             std::thread::spawn(move || {
-                // Not before somebody waits.
+                // Not before there is a waiter.
                 loop {
                     let mut promise = bringer.lock().unwrap();
                     if let Some(waker) = promise.waker.take() {
@@ -108,11 +108,11 @@ async fn handle(mut request: AsyncRequest, shared: Arc<Shared>) -> Reply {
     }
 }
 
-/// What a handler sees of its request, and bodies in parts.
+/// A handler's view of its request, and bodies in parts.
 async fn tell_or_write(mut request: AsyncRequest) -> Reply {
     match (request.method, request.path()) {
         (Method::GET, b"/told") => {
-            // Each twice: the second look is at the table that the first has made.
+            // Each twice: the second lookup uses the table that the first has made.
             let mut text = String::new();
             for _ in 0..2 {
                 for (name, value) in request.headers().unwrap() {
@@ -227,7 +227,7 @@ fn futures_read_bodies() {
     );
 }
 
-/// Goal: the future of a client that has gone is dropped; a wake that comes later hurts nobody.
+/// Goal: the future of a client that has gone is dropped; a wake that comes later has no effect.
 #[test]
 fn a_future_ends_with_its_client() {
     let (server, shared) = serve();
@@ -257,7 +257,7 @@ fn a_future_ends_with_its_client() {
     assert_eq!(shared.dropped.load(Ordering::Relaxed), 4);
 }
 
-/// Goal: what futures take of memory is in the books, on `/metrics` and for SIGUSR1.
+/// Goal: memory of futures is in the accounting, on `/metrics` and for SIGUSR1.
 #[test]
 fn futures_are_in_the_books() {
     const COUNT: usize = 5;
@@ -286,8 +286,8 @@ fn futures_are_in_the_books() {
     drop(shared);
 }
 
-/// After a response that came later the connection counted as in the middle of a request, and was answered
-/// 408 when the time for a head had passed. Goal: it is idle, for as long as idle ones may be.
+/// After a response that came later the connection counted as in the middle of a request, and got 408 when the time for
+/// a head had passed. Goal: it is idle, for as long as idle ones may be.
 #[test]
 fn a_connection_is_idle_after_a_late_answer() {
     let limits = LimitValues {

@@ -84,7 +84,7 @@ proptest! {
     }
 }
 
-/// Goal: a length is exact: what follows belongs to the next message.
+/// Goal: a length is exact: later bytes belong to the next message.
 #[test]
 fn a_length_takes_exactly_its_bytes() {
     let all = decode(Framing::Length(5), &[b"he", b"llo", b"next"]).unwrap();
@@ -99,7 +99,7 @@ fn a_length_takes_exactly_its_bytes() {
     );
 }
 
-/// Goal: what the grammar allows is understood.
+/// Goal: all forms that the grammar allows are accepted.
 #[test]
 fn extensions_and_trailers_are_understood() {
     for text in [

@@ -10,7 +10,7 @@ use millpond_http::{
 use millpond_mempool::Buffer;
 use std::net::SocketAddr;
 
-/// What is asked: sends bodies back, and redirects.
+/// The upstream: sends bodies back, and redirects.
 struct Asked;
 
 impl Service for Asked {
@@ -121,7 +121,7 @@ fn conversations_have_bodies_both_ways() {
     }
 }
 
-/// Goal: an upstream that is gone fails the call, and the handler says so.
+/// Goal: an upstream that is gone fails the call, and the handler reports it.
 #[test]
 fn a_call_to_nobody_fails() {
     let (asked, _server, mut client) = scene();

@@ -19,7 +19,7 @@ fn widest() -> Limits {
     values.checked().unwrap()
 }
 
-/// What a head says: the parts of its first line, then names and values.
+/// Content of a head: the parts of its first line, then names and values.
 type Parts = (Vec<Vec<u8>>, Vec<(Vec<u8>, Vec<u8>)>, usize);
 
 fn parts_of_fields(fields: &[httparse::Header<'_>]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -98,8 +98,8 @@ fn head_of(length: usize, weights: &[usize], is_request: bool) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Goal: on both sides of the longest head that offsets can describe, by every scanner: what fits is
-    /// read as httparse reads it, what does not is refused, whatever its parts are and wherever it is cut.
+    /// Goal: on both sides of the longest head that offsets can describe, by every scanner: a head that fits is read as
+    /// httparse reads it, a longer one is refused, whatever its parts are and wherever it is cut.
     #[test]
     fn heads_around_the_capacity_are_read_right_or_refused(
         beyond in -40_i64..40,
@@ -150,8 +150,8 @@ proptest! {
     }
 }
 
-/// A limit of 1 MiB was taken for good, and a head of 65,563 bytes was read as one whose fields began
-/// 65,536 bytes earlier. Goal: there is no such limit.
+/// A limit of 1 MiB was accepted, and a head of 65,563 bytes was read as one whose fields began 65,536 bytes earlier.
+/// Goal: there is no such limit.
 #[test]
 fn no_limit_is_wider_than_the_offsets() {
     let values = LimitValues {

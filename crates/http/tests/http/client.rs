@@ -47,8 +47,8 @@ fn record(seen: &mut Vec<Seen>, event: ClientEvent<'_>) {
     }
 }
 
-/// Feeds the pieces, then the end of the stream: to a connection that knows no head, then to others
-/// that remember the heads of those before them, which must see the same.
+/// Feeds the pieces, then the end of the stream: to a connection that remembers no head, then to others that remember
+/// earlier heads, which must see the same.
 fn feed(methods: &[Method], pieces: &[&[u8]]) -> (Vec<Seen>, Result<(), ClientError>) {
     let mut last = LastHead::default();
     let expected = feed_like(methods, pieces, &mut last);
@@ -88,10 +88,10 @@ fn feed_like(
     (seen, outcome)
 }
 
-/// What is left of each response when only its status and length are wanted.
+/// Each response reduced to its status and length.
 type Counted = Vec<(u16, u64)>;
 
-/// Feeds the pieces to an owner who wants no more than that; also how many came as alike.
+/// Feeds the pieces to an owner that needs no more than that; also returns how many came as alike.
 fn feed_counted(
     methods: &[Method],
     pieces: &[&[u8]],
@@ -137,7 +137,7 @@ fn alike_responses_are_counted_as_single_ones_are() {
     for (methods, bytes, alike_least) in [
         (&[Method::Get; 6], ALIKE, 3),
         (&METHODS, PIPELINE, 0),
-        // What follows a HEAD request's response would be a body's beginning to another method.
+        // The bytes after a HEAD request's response would be a body's beginning to another method.
         (&[Method::Head; 6], &ALIKE[..38], 0),
     ] {
         let mut last = LastHead::default();
@@ -210,8 +210,8 @@ fn the_short_way_takes_all_or_nothing() {
     );
 }
 
-/// Goal: a response that nobody asked for, one behind a last one, and a body beyond the limit of this
-/// connection are refused as they are without a head to compare with.
+/// Goal: an unsolicited response, one after the last one, and a body beyond the limit of this connection are refused as
+/// they are without a head to compare with.
 #[test]
 fn alike_responses_keep_to_what_was_asked() {
     let one = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
@@ -341,7 +341,7 @@ fn bad_servers_are_caught() {
     ));
 }
 
-/// Goal: a request says what it must and nothing twice.
+/// Goal: a request contains each required field, and none twice.
 #[test]
 fn requests_are_written_completely() {
     const TARGET: RequestTarget<'_> = RequestTarget::from_static("/v0?id=1");

@@ -1,5 +1,5 @@
-//! Generated and mutated requests, read by us and by parsers that we did not write: httparse, and
-//! llhttp as it stands inside node. Every disagreement has to be in the table, with who is right.
+//! Generated and mutated requests, read by us and by foreign parsers: httparse, and llhttp inside node. Every
+//! disagreement has to be in the table, with the side that is right.
 
 use crate::fuzz::differential::{Class, Request, explanations, from_httparse, requests};
 use crate::fuzz::table::{Entry, entries};
@@ -164,7 +164,7 @@ fn differences_to_httparse_are_explained() {
     );
 }
 
-/// What llhttp makes of each stream; `None` where there is no node, which is said aloud.
+/// Result of llhttp for each stream; `None` without node, which is reported.
 fn by_llhttp(streams: &[Vec<u8>]) -> Option<Vec<(Vec<Request>, String)>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/llhttp.js");
     let node = Command::new("node")

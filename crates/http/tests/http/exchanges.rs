@@ -62,7 +62,7 @@ impl Service for Echo {
 
 /// The kernel's drivers there are.
 fn drivers() -> Vec<DriverChoice> {
-    // On a thread of its own: the end of the probe's ring interrupts whoever made it.
+    // On a thread of its own: the end of the probe's ring interrupts the thread that made it.
     let probed = std::thread::spawn(|| millpond_io::driver::uring::probe().is_ok());
     let has_ring = probed.join().unwrap();
     let mut drivers = vec![DriverChoice::Epoll];
@@ -231,8 +231,8 @@ fn bodies_go_both_ways() {
     }
 }
 
-/// Goal: an upstream that sends without end is stopped by a client that reads nothing; what waits in
-/// between is bounded. Then all of it arrives.
+/// Goal: an upstream that sends without end is stopped by a client that reads nothing; the bytes waiting in between are
+/// bounded. Then all of it arrives.
 #[test]
 fn a_slow_client_slows_the_upstream() {
     const TOTAL: usize = 64 << 20;
@@ -304,13 +304,13 @@ fn a_slow_upstream_slows_the_client() {
 /// So long is waited for what never comes.
 const SHORT_NS: u64 = 200_000_000;
 
-/// Goal: a kept connection that ends when it is used again is told as such; the request is made again
-/// where that is safe, and only there.
+/// Goal: a kept connection that ends when it is used again is reported as such; the request is sent again where that is
+/// safe, and only there.
 #[test]
 fn a_stale_connection_costs_a_safe_request_nothing() {
     for driver in drivers() {
         let (address, _) = scripted(|index, mut stream| {
-            // The first connection answers once and closes on the second request.
+            // The first connection responds once and closes on the second request.
             let answers = if index == 0 { 1 } else { usize::MAX };
             for _ in 0..answers {
                 if !read_head(&mut stream) {
@@ -428,7 +428,7 @@ fn waiting_for_a_place_has_an_end() {
     }
 }
 
-/// Goal: 100 Continue and other informational responses are told, and the final one comes after them.
+/// Goal: 100 Continue and other informational responses are reported, and the final one comes after them.
 #[test]
 fn informational_answers_are_told() {
     for driver in drivers() {

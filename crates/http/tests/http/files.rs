@@ -1,4 +1,4 @@
-//! Files over real sockets: what is served, and what happens to them meanwhile.
+//! Files over real sockets: which files are served, and changes while they are.
 
 mod outside;
 
@@ -81,7 +81,7 @@ fn metric(client: &mut RawClient, name: &str) -> u64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// Asks until the file has settled and is answered from the cache.
+/// Sends requests until the file has settled and the response comes from the cache.
 fn warm(client: &mut RawClient, path: &str) {
     let begin = Instant::now();
     let before = metric(client, "millpond_files_cache_hits_total");
@@ -257,8 +257,8 @@ fn ranges_are_the_bytes_they_say() {
     }
 }
 
-/// Goal: a change of a cached file shows after a second at the latest; what is served until then is
-/// one whole state of it.
+/// Goal: a change of a cached file shows after a second at the latest; the response until then is one whole state of
+/// it.
 #[test]
 fn a_change_shows_and_states_never_mix() {
     let home = home();
@@ -297,7 +297,7 @@ fn a_change_shows_and_states_never_mix() {
     }
 }
 
-/// Goal: a file that shrinks while it is sent ends the connection: what came is what was there, and
+/// Goal: a file that shrinks while it is sent ends the connection: the received bytes are those that existed, and
 /// nothing is padded.
 #[test]
 fn a_file_cut_while_sent_ends_the_connection() {
@@ -322,7 +322,7 @@ fn a_file_cut_while_sent_ends_the_connection() {
     let body = [&begin[head_bytes..], &rest].concat();
     assert!((body.len() as u64) < SIZE, "padded");
     let intact = body.len().min(1 << 20);
-    // What is on its way may be the file's own pages, of which the cut clears what it takes away.
+    // Bytes on their way may be the file's own pages, and a truncation clears their removed part.
     let expected = pattern(0, intact);
     let is_cleared = |place: usize| place >= 1000 && body[place] == 0;
     assert!((0..intact).all(|place| body[place] == expected[place] || is_cleared(place)));
@@ -335,7 +335,7 @@ fn a_file_cut_while_sent_ends_the_connection() {
     assert_eq!(metric(&mut other, "millpond_files_transfers"), 0);
 }
 
-/// Goal: a file whose bytes were thrown out of memory arrives whole, while others are served.
+/// Goal: a file whose pages were evicted from memory arrives whole, while others are served.
 #[test]
 fn cold_bytes_arrive_whole() {
     let home = home();
@@ -354,8 +354,8 @@ fn cold_bytes_arrive_whole() {
     );
 }
 
-/// Goal: where the kernel cannot say what is in memory, every byte comes from the disk thread. Its
-/// own files are such: the types of the kernel's structures, or its configuration.
+/// Goal: if the kernel cannot report which pages are in memory, every byte comes from the disk thread. Its own files
+/// are such: the types of the kernel's structures, or its configuration.
 #[test]
 fn the_disk_thread_brings_what_cannot_be_had_at_once() {
     for (directory, name) in [("/sys/kernel/btf", "vmlinux"), ("/proc", "config.gz")] {
@@ -381,7 +381,7 @@ fn the_disk_thread_brings_what_cannot_be_had_at_once() {
     }
 }
 
-/// A kernel that says what of a file is in memory.
+/// A kernel that reports which pages of a file are in memory.
 fn kernel_knows_its_pages() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release
@@ -390,8 +390,8 @@ fn kernel_knows_its_pages() -> bool {
     (numbers.next(), numbers.next()) >= (Some(6), Some(5))
 }
 
-/// Goal: a large file that is in memory goes straight to the socket, but for its beginning; what a
-/// client that stops reading has no room for waits here, and nothing is lost or doubled on the way.
+/// Goal: a large file that is in memory goes straight to the socket, but for its beginning; bytes without room in a
+/// client that stops reading wait here, and nothing is lost or doubled on the way.
 #[test]
 fn a_large_file_goes_past_this_process() {
     const BYTES: u64 = 24 << 20;
@@ -424,13 +424,13 @@ fn a_large_file_goes_past_this_process() {
         "the range differs"
     );
     let sends = metric(&mut other, "millpond_driver_file_sends_total{shard=\"0\"}");
-    // The temporary directory may be on a file system that cannot tell, or not to us.
+    // The temporary directory may be on a file system that cannot report this, or not to this user.
     if kernel_knows_its_pages() {
         assert!(sends >= 20, "{sends} parts of files");
     }
 }
 
-/// Goal: requests behind each other, large, small and missing mixed, are answered in order.
+/// Goal: requests behind each other, large, small and missing mixed, get their responses in order.
 #[test]
 fn pipelined_files_come_in_order() {
     let home = home();

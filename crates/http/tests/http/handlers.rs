@@ -47,8 +47,8 @@ fn ask(client: &mut RawClient, target: &str) -> (u16, String) {
     (response.status, response.text())
 }
 
-/// Goal: what a function returns becomes the response that its error means: its own, 503 where memory ran out wherever
-/// that stands in the chain of causes, 500 for all else, without a word of the cause; the connection goes on.
+/// Goal: a function's error becomes the matching response: its own, 503 if memory ran out anywhere in the chain of
+/// causes, 500 for all others, without the cause; the connection goes on.
 #[test]
 fn errors_become_responses() {
     let server = TestServer::with_limits(Limits::default(), |_| {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 /// The bytes that end a line, or a text, for some reader.
 const ENDS: [u8; 3] = [b'\r', b'\n', 0];
 
-/// What each constructor says of these bytes, without what it made of them.
+/// Result of each constructor for these bytes, without the value made.
 fn checked(part: HeadPart, bytes: &[u8]) -> Result<(), HeadTextError> {
     match part {
         HeadPart::FieldName => FieldName::new(bytes).map(drop_text),
@@ -232,7 +232,7 @@ fn trimmed(value: &[u8]) -> &[u8] {
 
 type SharedFields = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// Responds with the fields it was given, and says what came of it.
+/// Responds with the given fields, and returns the result.
 struct Given {
     fields: SharedFields,
 }
@@ -265,7 +265,7 @@ impl Service for Given {
                 }
                 Err(error) => refuse(response, error),
             },
-            // What came is sent back as it is, unchecked.
+            // The received bytes are sent back unchanged and unchecked.
             b"/back" => {
                 let fields: Vec<Field<'_>> = request.fields().into_iter().collect();
                 response
@@ -288,7 +288,7 @@ impl Service for Given {
     }
 }
 
-/// Nothing was sent: the service says what was wrong with its fields.
+/// Nothing was sent: the service responds with the fault of its fields.
 fn refuse(response: &mut Response<'_>, error: SendError) {
     assert!(matches!(
         error,
@@ -331,7 +331,7 @@ fn names_all(fields: &[(String, Vec<u8>)], given: &[(String, Vec<u8>)]) -> bool 
             .any(|window| window == expected)
 }
 
-/// What the server writes and a [`FieldName`] may be.
+/// Texts that the server accepts as a [`FieldName`].
 const SERVER_NAMES: [&str; 3] = ["Date", "Server", "Connection"];
 
 /// One of these, or one of the same length, in any case.
@@ -508,7 +508,7 @@ fn a_value_with_a_line_end_makes_no_second_answer() {
     assert_eq!(client.response().status, 200);
 }
 
-/// Goal: the error says which field, and what to do.
+/// Goal: the error names the field and the remedy.
 #[test]
 fn a_refused_field_is_named() {
     let (server, shared) = given_server();

@@ -1,5 +1,5 @@
-//! What hostile clients once got out of the server, each with its story. `cargo bench-suite hostile` plays
-//! the attacks themselves.
+//! Attacks that once succeeded against the server, each with its history. `cargo bench-suite hostile` runs the attacks
+//! themselves.
 
 use crate::support::TestServer;
 use millpond_http::{Files, FilesConfig, Limits, Plaintext, Site};
@@ -20,9 +20,9 @@ fn readers_only() -> [TestServer; 2] {
     ]
 }
 
-/// A hundred clients sent bodies of 64 MiB to a server that answers 405 to any: it kept them all,
-/// 6 GiB, before it looked at the method. Goal: the response does not wait for the body, and a client
-/// that wants to be asked for it is not.
+/// A hundred clients sent bodies of 64 MiB to a server that responds with 405 to any: it kept them all, 6 GiB, before
+/// it checked the method. Goal: the response does not wait for the body, and a client that sends `Expect: 100-continue`
+/// gets no 100.
 #[test]
 fn bodies_that_nobody_reads_are_not_kept() {
     for server in readers_only() {
@@ -45,9 +45,9 @@ fn bodies_that_nobody_reads_are_not_kept() {
     }
 }
 
-/// A body that nobody reads is read to its end up to 64 KiB, for the sake of the connection. In
-/// chunks of one byte that is eleven thousand of them, and 64 clients with nothing else to say kept
-/// everybody waiting for 20 ms. Goal: many small chunks are not worth a connection; a few are.
+/// An ignored body is read to its end up to 64 KiB, for the sake of the connection. In chunks of one byte that is
+/// eleven thousand of them, and 64 clients without other requests kept all others waiting for 20 ms. Goal: many small
+/// chunks are not worth a connection; a few are.
 #[test]
 fn a_refused_body_in_tiny_chunks_ends_the_connection() {
     let chunked = |count: usize| {

@@ -1,4 +1,4 @@
-//! What a server's memory does once its clients have gone.
+//! Memory of a server after its clients have gone.
 
 use crate::support::{PATIENCE, RawClient, TestServer, config};
 use millpond_http::{LimitValues, Plaintext};

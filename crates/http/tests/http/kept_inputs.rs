@@ -19,7 +19,7 @@ fn replay(name: &str, run: fn(&[u8])) {
     assert!(count > 0, "{} is empty", directory.display());
 }
 
-/// Goal: what held for these inputs when they were found still holds.
+/// Goal: results for these inputs when they were found still hold.
 #[test]
 fn heads_hold() {
     replay("heads", heads::run);

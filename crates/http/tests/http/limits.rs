@@ -1,4 +1,4 @@
-//! Limits under small values, over real sockets: what each does, and what `/metrics` says of it.
+//! Limits with small values, over real sockets: the effect of each, and its count in `/metrics`.
 
 use crate::support::{Echo, RawClient, TestServer};
 use millpond_http::{
@@ -24,7 +24,7 @@ fn limit_hits(client: &mut RawClient, limit: &str) -> u64 {
     metric(client, &start)
 }
 
-/// Asks until the limit was hit; a test that waits here for ever has failed.
+/// Sends requests until the limit was hit; a test that waits here for ever has failed.
 fn wait_for_limit_hit(client: &mut RawClient, limit: &str) {
     while limit_hits(client, limit) == 0 {
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -94,8 +94,8 @@ fn size_limits_count_their_limit_hits() {
     }
 }
 
-/// Goal: a deep pipeline and a large output each wait for the next tick, are counted, and every
-/// request is answered in the end.
+/// Goal: a deep pipeline and a large output each wait for the next tick, are counted, and every request gets its
+/// response in the end.
 #[test]
 fn a_share_of_a_tick_is_counted_and_loses_nothing() {
     for (limits, limit) in [
@@ -279,7 +279,7 @@ fn a_peer_that_does_not_read_is_cut() {
     );
 }
 
-/// Promises and never answers.
+/// Promises and never responds.
 struct Never;
 
 impl Service for Never {
@@ -293,7 +293,7 @@ impl Service for Never {
     }
 }
 
-/// Goal: a graceful stop waits for what is being answered, but not longer than it may.
+/// Goal: a graceful stop waits for requests under way, but not longer than it may.
 #[test]
 fn a_drain_ends_at_its_deadline() {
     let limits = LimitValues {
@@ -306,7 +306,7 @@ fn a_drain_ends_at_its_deadline() {
     let mut client = server.connect();
     client.send(GET);
     let mut scraper = server.connect();
-    // One more than the looks.
+    // One more than the checks.
     let mut looks = 1;
     while metric(&mut scraper, "millpond_http_requests_total") == looks {
         looks += 1;

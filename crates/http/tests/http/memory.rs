@@ -1,5 +1,5 @@
-//! What clients see when memory is refused, each allocation of every pool in turn; and what becomes
-//! of a server that breaks its memory.
+//! Responses when memory is refused, each allocation of every pool in turn; and the end of a server that corrupts its
+//! memory.
 
 #![allow(unsafe_code)]
 use crate::support::{PATIENCE, TestServer, config};
@@ -29,7 +29,7 @@ impl Service for CarefulEcho {
             let text = context.pools.arena.copy_in(&body)?;
             response.send(StatusCode::OK, None, text)
         };
-        // What was not sent is answered with 503.
+        // A missing response becomes 503.
         let _ = answer();
         Flow::Done
     }
@@ -67,8 +67,8 @@ fn count(haystack: &[u8], needle: &[u8]) -> usize {
     windows.filter(|window| window == &needle).count()
 }
 
-/// Goal: whichever allocation is refused, the server goes on: the request in question fails, by
-/// 503 or a closed connection, and the visits after it are answered in full.
+/// Goal: whichever allocation is refused, the server goes on: the request in question fails, by 503 or a closed
+/// connection, and the visits after it get full responses.
 #[test]
 fn no_refused_allocation_ends_the_server() {
     let mut harmed_count = 0;
@@ -117,7 +117,7 @@ impl Service for Careless {
     ) -> Flow {
         let mut buffer = Buffer::with_capacity(&context.pools.blocks, 100).unwrap();
         buffer.append_within_capacity(&[1; 100]);
-        // SAFETY: the fault to be found: checked memory is mapped there, and nobody's.
+        // SAFETY: the fault to be found: checked memory is mapped there, and not lent.
         unsafe { buffer.as_mut_slice().as_mut_ptr().add(100).write(1) };
         Flow::Done
     }

@@ -176,7 +176,7 @@ fn with_access(metrics_access: MetricsAccess) -> ServeConfig {
 /// `/metrics` stood on every public listener, without a switch.
 ///
 /// Goal: on the main listener a loopback peer reads the metrics, and no request that a proxy of this machine passes on
-/// for others; all and none are what they say. What is not answered is a path of the service's.
+/// for others; `all` and `none` work. A refused request is a path of the service.
 #[test]
 fn the_main_listener_shows_metrics_to_this_machine_only() {
     const PASSED_ON: [&str; 6] = [
@@ -209,7 +209,7 @@ fn the_main_listener_shows_metrics_to_this_machine_only() {
     }
 }
 
-/// Goal: a client whose address a PROXY header tells is not local, though the balancer is.
+/// Goal: a client whose address comes from a PROXY header is not local, though the balancer is.
 #[test]
 fn a_told_address_is_not_local() {
     let serve = ServeConfig {
@@ -278,7 +278,7 @@ fn metrics_have_a_listener_of_their_own() {
     );
 }
 
-/// A service with two routes, one of which answers late.
+/// A service with two routes, one of which responds late.
 struct Routed {
     waiting: Vec<RequestToken>,
     waker: Waker,

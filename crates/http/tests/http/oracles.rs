@@ -4,7 +4,7 @@ use crate::support::{Echo, TestServer};
 use millpond_http::Limits;
 use std::process::Command;
 
-/// Runs a program that `scripts/setup` installs; without it the test fails and says so.
+/// Runs a program that `scripts/setup` installs; without it the test fails with a message.
 fn run(program: &str, package: &str, arguments: &[&str]) -> String {
     let output = Command::new(program)
         .args(arguments)

@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What travels to the answering thread and back: whom to answer, and what.
+/// Jobs to the responding thread and back: the token, and the response.
 type Job = (RequestToken, Vec<u8>);
 
-/// `/late...` is answered by another thread, `/never` by nobody, anything else at once.
+/// Another thread responds to `/late...`, `/never` gets no response, all others get one at once.
 struct Late {
     jobs: Sender<Job>,
     done: Receiver<Job>,
@@ -86,7 +86,7 @@ fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-/// Goal: responses leave in the order of the requests, whoever is ready first, over several ticks.
+/// Goal: responses leave in the order of the requests, whichever is ready first, over several ticks.
 #[test]
 fn answers_keep_the_order_of_requests() {
     for mode in MODES {
@@ -131,7 +131,7 @@ fn a_deep_pipeline_needs_no_further_bytes() {
     }
 }
 
-/// Goal: a response for a connection that is gone is reported, and harms nobody.
+/// Goal: a response for a connection that is gone is reported, and has no other effect.
 #[test]
 fn answers_to_departed_clients_are_dropped() {
     let (server, lost) = late_server(Limits::default(), pool_mode());
@@ -150,7 +150,7 @@ fn answers_to_departed_clients_are_dropped() {
     assert!(*lost.lock().unwrap() <= 20);
 }
 
-/// Goal: a service that answers nothing is a 503, not a hanging client.
+/// Goal: a service without a response is a 503, not a hanging client.
 #[test]
 fn a_forgotten_answer_becomes_503() {
     let (server, _) = late_server(Limits::default(), pool_mode());
@@ -285,7 +285,7 @@ fn a_drain_ends_at_its_deadline() {
     client.expect_end();
 }
 
-/// Goal: a graceful stop answers what was asked, says close, and ends idle connections.
+/// Goal: a graceful stop completes arrived requests, sends `Connection: close`, and ends idle connections.
 #[test]
 fn a_graceful_stop_answers_what_was_asked() {
     let (mut server, _) = late_server(Limits::default(), pool_mode());
@@ -296,7 +296,7 @@ fn a_graceful_stop_answers_what_was_asked() {
     let mut half = server.connect();
     let begun = "GET /half HTTP/1.1\r\nHo";
     half.send(begun);
-    // All of it has been read when that is what was received beside the looks.
+    // All of it has been read when that many bytes were received beside the checks.
     let mut looked_bytes = 0;
     let read_bytes = [get("/1"), get("/late"), begun.to_owned()].concat().len();
     loop {
@@ -325,9 +325,9 @@ fn a_graceful_stop_answers_what_was_asked() {
     assert!(!server.stop().is_aborted);
 }
 
-/// A client whose request had arrived, and had to wait behind others for its turn to be read, was taken
-/// for idle when the server was told to stop: a reset instead of its response. Goal: whoever had asked before
-/// the stop is answered, however many they are.
+/// A client whose request had arrived, and had to wait behind others for its turn to be read, was treated as idle when
+/// the server had to stop: a reset instead of its response. Goal: every request that arrived before the stop gets its
+/// response, however many they are.
 #[test]
 fn a_graceful_stop_answers_a_crowd() {
     const CROWD: usize = 200;

@@ -90,7 +90,7 @@ pub(super) fn proxy_with(
     (TestServer::start(serve, make), control)
 }
 
-/// An address that refuses: its socket is closed, and nobody else can come to listen there.
+/// An address that refuses: its socket is closed, and no other process can listen there.
 pub(super) fn refusing(directory: &tempfile::TempDir) -> Address {
     let path = directory.path().join("dead.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -135,7 +135,7 @@ impl RawUpstream {
                         stream,
                         received: Vec::new(),
                     };
-                    // A handshake, of those that have one: what comes later is about requests.
+                    // A handshake, of those that have one: later bytes belong to requests.
                     let _ = peer.stream.flush();
                     serve(&mut peer, index);
                     drop(peer);
@@ -213,11 +213,11 @@ impl RawPeer {
     }
 
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        // The proxy may have closed: what it did is seen elsewhere.
+        // The proxy may have closed: its behavior is checked elsewhere.
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// Until the proxy closes; what came until then.
+    /// Until the proxy closes; returns the bytes received until then.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         while self.fill() {}
         std::mem::take(&mut self.received)

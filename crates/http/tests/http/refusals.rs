@@ -21,7 +21,7 @@ fn assert_refused(server: &TestServer, what: &str, bytes: &[u8], status: u16) {
     client.expect_end();
 }
 
-/// Goal: chunk tricks are refused where they occur, with the request before them answered.
+/// Goal: chunk tricks are refused where they occur, with a response to the request before them.
 #[test]
 fn malformed_chunks_are_refused() {
     let server = TestServer::with_limits(Limits::default(), |_| Echo);
@@ -114,7 +114,7 @@ fn a_trickled_head_reaches_the_same_limits() {
     }
 }
 
-/// Goal: a response reaches a client that is still sending a body nobody reads: no reset.
+/// Goal: a response reaches a client that is still sending an ignored body: no reset.
 #[test]
 fn an_early_refusal_survives_the_rest_of_the_body() {
     let server = TestServer::with_limits(
@@ -169,8 +169,8 @@ fn slow_heads_time_out() {
             Ok(count) => break assert_eq!((count, first_byte[0]), (1, b'H')),
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
-        // The whole head has the deadline, not each read. What comes long after it meets a closed
-        // connection, behind the response.
+        // The whole head has the deadline, not each read. Bytes long after it meet a closed connection, after the
+        // response.
         let _ = slow.stream.write(b"X");
     }
     slow.stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -208,12 +208,12 @@ fn slow_bodies_time_out() {
     assert_eq!(client.response().body.len(), 3_000_006);
 }
 
-/// Goal: one connection more than allowed is told 503 and when to come back; when one leaves, the next is served.
+/// Goal: one connection more than allowed gets 503 and Retry-After; when one leaves, the next is served.
 #[test]
 fn one_connection_too_many_gets_503() {
     let limits = LimitValues {
         connections_max: 2,
-        // Nobody is idle for so long, so nobody makes room.
+        // No connection is idle for so long, so none makes room.
         idle_timeout_min_ns: 3600 * 1000 * MILLISECOND_NS,
         ..LimitValues::default()
     }

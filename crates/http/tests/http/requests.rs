@@ -1,4 +1,4 @@
-//! What a well-behaved client sees, over real sockets.
+//! Behavior towards a correct client, over real sockets.
 
 use crate::support::{Echo, MODES, TestServer, config};
 use millpond_http::{LimitValues, Limits, Plaintext};
@@ -42,8 +42,8 @@ fn plaintext_answers_with_a_complete_head() {
     }
 }
 
-/// Goal: OPTIONS, of a path and of the server, is told what there is; a method that no RFC has is 501, another
-/// one 405, and all of them say what is allowed.
+/// Goal: OPTIONS, of a path and of the server, gets the list of methods; a method that no RFC has is 501, another one
+/// 405, and all of them list the allowed ones.
 #[test]
 fn other_methods_are_told_what_is_allowed() {
     let server = TestServer::with_limits(Limits::default(), |_| Plaintext);
@@ -101,7 +101,7 @@ fn http_1_0_closes_unless_asked() {
     }
 }
 
-/// Goal: `Connection: close` is obeyed, and what follows it is not answered.
+/// Goal: `Connection: close` is obeyed, and later requests get no response.
 #[test]
 fn close_ends_the_connection_after_its_answer() {
     let server = echo();
@@ -213,7 +213,7 @@ fn continue_is_sent_when_the_body_is_waited_for() {
     assert_eq!(client.response().status, 200, "HTTP/1.0 does not know 100");
 }
 
-/// Goal: a client that waits for 100 is told at once that its body is too large, before it sends it.
+/// Goal: a client that waits for 100 gets at once the error that its body is too large, before it sends it.
 #[test]
 fn an_oversized_body_is_refused_instead_of_continued() {
     let limits = LimitValues {

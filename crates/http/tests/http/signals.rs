@@ -14,7 +14,7 @@ use std::time::Instant;
 
 const ROLE: &str = "MILLPOND_TEST_SERVES";
 
-/// Answers nothing, for ever.
+/// Never responds.
 struct Silent;
 
 impl Service for Silent {
@@ -92,7 +92,7 @@ impl Process {
         process
     }
 
-    /// What follows `start` on the next line that begins with it.
+    /// The text after `start` on the next line that begins with it.
     fn line(&mut self, start: &str) -> String {
         let mut line = String::new();
         while self.output.read_line(&mut line).unwrap() > 0 {
@@ -147,7 +147,7 @@ fn one_signal_drains() {
     }
 }
 
-/// Goal: a request that is never answered holds the drain up; a second signal cuts it.
+/// Goal: a request without a response delays the drain; a second signal cuts it.
 #[test]
 fn a_second_signal_ends_at_once() {
     let mut server = Process::start();
@@ -203,7 +203,7 @@ fn running_out_of_descriptors_sheds_idle_connections() {
     assert!(server.ends_well());
 }
 
-/// Goal: SIGUSR1 prints one line per pool on stderr and disturbs nobody.
+/// Goal: SIGUSR1 prints one line per pool on stderr without other effects.
 #[test]
 fn sigusr1_prints_the_accounting() {
     let mut server = Process::start();
@@ -247,7 +247,7 @@ fn a_taken_port_is_named() {
     }
 }
 
-/// Goal: when one shard's service cannot be made the others are stopped and the cause is told.
+/// Goal: when one shard's service cannot be made the others are stopped and the cause is reported.
 #[test]
 fn a_failing_service_stops_the_others() {
     let config = millpond_http::ServeConfig {

@@ -35,7 +35,7 @@ fn vectors() -> Vec<Vector> {
         .collect()
 }
 
-/// What a connection that answers 200 to all it understands would answer to these pieces.
+/// Responses to these pieces of a connection that sends 200 to every valid request.
 fn answers(pieces: &[&[u8]]) -> Vec<Answer> {
     let limits = Limits::default();
     let mut fields = HeadFields::new();
@@ -120,7 +120,7 @@ fn the_table_is_in_order() {
     }
 }
 
-/// Goal: the parsers answer as the table says, whole, byte by byte and cut in two anywhere.
+/// Goal: the parsers' results are those of the table, whole, byte by byte and cut in two anywhere.
 #[test]
 fn parsers_answer_as_the_table_says_at_any_cut() {
     for Vector {

@@ -151,8 +151,8 @@ fn an_echo_flows_both_ways() {
     );
 }
 
-/// Goal: while nobody wants the body its client is stopped by the kernel, and what the server keeps
-/// is bounded; when somebody does, all of it arrives.
+/// Goal: while the body is not read the kernel stops its client, and the server's memory for it is bounded; when it is
+/// read, all of it arrives.
 #[test]
 fn a_client_is_stopped_while_nobody_reads() {
     let (server, _) = serve(Limits::default());
@@ -169,8 +169,8 @@ fn a_client_is_stopped_while_nobody_reads() {
     let live = "millpond_pool_live_bytes{shard=\"0\",pool=\"shard_blocks\"";
     let line = text.lines().find(|line| line.starts_with(live)).unwrap();
     let kept_bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
-    // What the driver's buffers held when the service asked for a pause, and no more: on a busy
-    // machine all eight of a ring are full by then.
+    // The bytes in the driver's buffers when the service asked for a pause, and no more: on a busy machine all eight of
+    // a ring are full by then.
     assert!(kept_bytes <= (512 + 128) << 10, "{line}");
     assert_eq!(
         other.ask("GET /release HTTP/1.1\r\nHost: a\r\n\r\n").status,
@@ -180,8 +180,8 @@ fn a_client_is_stopped_while_nobody_reads() {
     assert_eq!(client.response().text(), format!("{size} true none"));
 }
 
-/// Goal: 100 Continue comes when somebody reads and not before, and not at all when the response is
-/// there; then the connection closes, because nobody knows whether the body comes.
+/// Goal: 100 Continue comes when the service reads and not before, and not at all when the response is there; then the
+/// connection closes, because it is unknown whether the body comes.
 #[test]
 fn continue_waits_for_a_reader() {
     let (server, _) = serve(Limits::default());
@@ -206,7 +206,7 @@ fn continue_waits_for_a_reader() {
     let mut held = server.connect();
     held.send(head("/held"));
     let mut other = server.connect();
-    // Both are on one shard: the response to what was asked later says that the first was seen.
+    // Both are on one shard: the response to the later request shows that the first was seen.
     assert_eq!(other.ask("GET /no HTTP/1.1\r\nHost: a\r\n\r\n").status, 403);
     held.stream.set_nonblocking(true).unwrap();
     let peeked = held.stream.peek(&mut [0]);
@@ -222,9 +222,9 @@ fn continue_waits_for_a_reader() {
     assert_eq!(held.response().text(), "3 true none");
 }
 
-/// Goal: behind a response that has begun there is no 100. A client that sends the body all the same
-/// keeps its connection; where nothing of the body came and nobody read, the connection closes,
-/// since what comes next could be the body as well as a request.
+/// Goal: behind a response that has begun there is no 100. A client that still sends the body keeps its connection; if
+/// no byte of the body came and the service did not read, the connection closes, since the next bytes could be the body
+/// or a request.
 #[test]
 fn an_answer_that_has_begun_takes_the_place_of_100() {
     let (server, _) = serve(Limits::default());
@@ -251,8 +251,8 @@ fn an_answer_that_has_begun_takes_the_place_of_100() {
     early.expect_end();
 }
 
-/// Goal: a short body that nobody read is skipped and the connection goes on; a long one ends it,
-/// announced where the length is known, and without destroying the response.
+/// Goal: a short unread body is skipped and the connection goes on; a long one ends it, announced if the length is
+/// known, and without destroying the response.
 #[test]
 fn an_unread_body_is_skipped_or_ends_the_connection() {
     let (server, _) = serve(Limits::default());
@@ -302,8 +302,8 @@ fn a_chunk_may_be_written_in_parts() {
     assert!(text.ends_with(body), "{text}");
 }
 
-/// Goal: a body that breaks off, or breaks the grammar, never looks complete; the service hears of
-/// a client that is gone.
+/// Goal: a body that breaks off, or breaks the grammar, never looks complete; the service is notified of a client that
+/// is gone.
 #[test]
 fn what_breaks_off_is_seen_on_both_sides() {
     let (server, abandoned) = serve(Limits::default());

@@ -98,7 +98,7 @@ impl TestServer {
         Self::start(config(limits, pool_mode()), make)
     }
 
-    /// One that goes before its clients do: nobody else answers where it was.
+    /// A server that goes before its clients do: no other server gets its address.
     pub(crate) fn to_be_gone<S: Service>(
         limits: Limits,
         make: impl Fn(ShardStart) -> S + Send + Sync + 'static,
@@ -189,8 +189,7 @@ pub(crate) fn refusing_port() -> (SocketAddr, OwnedFd) {
     (address, socket)
 }
 
-/// A loopback address that no other process uses: when a server has gone nobody else comes to listen on its
-/// port.
+/// A loopback address that no other process uses: when a server has gone no other process listens on its port.
 fn own_loopback() -> SocketAddr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     SocketAddr::from(([127, 64 + high, middle, low], 0))
@@ -401,7 +400,7 @@ impl<S: Read + Write> RawClient<S> {
     }
 }
 
-/// Answers what it was asked, so that tests see what arrived: method, target, body.
+/// Responds with the request received, for checks: method, target, body.
 pub(crate) struct Echo;
 
 impl Service for Echo {
@@ -442,8 +441,8 @@ pub(crate) fn pattern(start: u64, len: usize) -> Vec<u8> {
     (start..).take(len).map(byte_at).collect()
 }
 
-/// Counts an upload and answers with its length, or goes on with a download of so many bytes. The
-/// state of the request is how many have passed.
+/// Counts an upload and responds with its length, or goes on with a download of so many bytes. The state of the request
+/// is the number of bytes passed.
 pub(crate) fn pass_body(
     event: &StreamEvent<'_>,
     response: &mut Response<'_>,

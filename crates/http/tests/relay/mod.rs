@@ -1,5 +1,5 @@
-//! The least that uses exchanges: a service that passes each request on, body and all, and says of a
-//! failure what it was told.
+//! The least that uses exchanges: a service that passes each request on, body and all, and reports a failure as it got
+//! it.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use millpond_http::client::{
@@ -19,7 +19,7 @@ const IMPATIENT_NS: u64 = 100_000_000;
 
 const UPSTREAM: Authority<'_> = Authority::from_static("upstream");
 
-/// What happened, for the test.
+/// Events, for the test.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     pub(crate) failures: Vec<ExchangeFailure>,

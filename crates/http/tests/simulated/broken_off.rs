@@ -17,7 +17,7 @@ fn answer_start(is_chunked: bool) -> String {
     }
 }
 
-/// Sends until nobody takes any more, then breaks off; how many bytes of the body were taken.
+/// Sends until no more bytes are taken, then breaks off; returns how many bytes of the body were taken.
 fn upstream(network: &Network, address: &Address, is_chunked: bool, taken: &Rc<Cell<Option<u64>>>) {
     assert!(network.listen(address));
     let (address, taken) = (address.clone(), Rc::clone(taken));

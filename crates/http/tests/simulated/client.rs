@@ -57,7 +57,7 @@ pub(crate) enum Ended {
     CutBetween,
     /// The network broke it.
     Broken,
-    /// It was told that there is no room.
+    /// It knows that there is no room.
     TurnedAway,
 }
 
@@ -170,7 +170,7 @@ impl Client {
             return Ok(Turn::At(network.now_ns() + SECOND_NS));
         }
         if before == after {
-            // Nothing moves: look again a little later.
+            // Nothing moves: check again a little later.
             let is_accepted = self
                 .peer
                 .as_ref()
@@ -229,7 +229,7 @@ impl Client {
         }
         let count = 1 + self.rng.usize(0..most.min(self.pace.write_bytes_max));
         let piece = &part.bytes[self.written_of_part..self.written_of_part + count];
-        // After a reset reading tells the rest.
+        // After a reset reading returns the rest.
         let written = self.peer.as_mut().unwrap().write(piece).unwrap_or(0);
         self.written_of_part += written;
         self.written += written;
@@ -317,7 +317,7 @@ impl Client {
                 return Err(Ended::TurnedAway);
             }
             self.was_told_close = answer.says_close;
-            // A FIN cut a request: what is malformed in the whole may not be in the part.
+            // A FIN cut a request: a request malformed as a whole may not be in its part.
             assert!(
                 self.answers_heard < self.owed() || expected.closes || expected.may_start_early,
                 "{self:?}: {answer:?}"
@@ -379,7 +379,7 @@ impl Client {
         if !peer.is_accepted() {
             return Ended::TurnedAway;
         }
-        // Whoever talks on after the end is reset. Those who do not are checked to be satisfied.
+        // A client that sends after the end is reset. Those that do not are checked to be satisfied.
         Ended::CutBetween
     }
 
@@ -394,7 +394,7 @@ impl Client {
 
     fn say_and_wait(&mut self) -> Result<(), Ended> {
         let peer = self.peer.as_mut().unwrap();
-        // Everything at once; what there is no room for is never said.
+        // All at once; bytes without room are never sent.
         if self.part == 0 {
             self.part = self.conversation.parts.len();
             let all: Vec<u8> = self
@@ -421,8 +421,8 @@ impl Client {
             PeerRead::Finished => Err(Ended::Left),
             PeerRead::Failed(_) if peer.peer.is_reset_by_network() => Err(Ended::Broken),
             PeerRead::Failed(_) if !peer.peer.is_accepted() => Err(Ended::TurnedAway),
-            // To the server the handshake may not be over when this client's last word of it is on its
-            // way: who closes then resets, and owes a client that asked nothing no goodbye.
+            // To the server the handshake may not be over when this client's last message of it is on its way: a close
+            // then is a reset, and no `close_notify` is due to a client without a request.
             PeerRead::Failed(_) if peer.speaks_tls() => Err(Ended::TurnedAway),
             PeerRead::Failed(error) => panic!("{self:?}: {error}"),
             PeerRead::Bytes(_) => match self.responses.take(false) {

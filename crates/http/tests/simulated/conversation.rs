@@ -1,16 +1,16 @@
-//! What one client says on its connection, and what it must hear: drawn from a seed.
+//! Bytes of one client on its connection, and the expected responses: drawn from a seed.
 
 use crate::service::answer_to;
 use fastrand::Rng;
 
-/// What must answer a request.
+/// The expected response to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub(crate) status: u16,
     /// `None`: any, as for `/metrics`.
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) is_head: bool,
-    /// The service may answer before the request is complete.
+    /// The service may respond before the request is complete.
     pub(crate) may_start_early: bool,
     /// The connection ends behind this response.
     pub(crate) closes: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Part {
 pub(crate) struct Conversation {
     pub(crate) parts: Vec<Part>,
     pub(crate) expected: Vec<Expected>,
-    /// Where requests end, in bytes from the start: what is cut elsewhere is not answered.
+    /// Where requests end, in bytes from the start: a request cut elsewhere gets no response.
     pub(crate) request_ends: Vec<usize>,
     pub(crate) continues: usize,
 }
@@ -46,7 +46,7 @@ pub(crate) enum Depth {
 }
 
 impl Conversation {
-    /// Up to `count_max` requests; the last one may be malformed or say that it is the last.
+    /// Up to `count_max` requests; the last one may be malformed or declare itself the last.
     pub(crate) fn drawn(rng: &mut Rng, depth: Depth, count_max: usize) -> Self {
         let mut conversation = Self::default();
         let count = rng.usize(1..=count_max);
@@ -143,7 +143,7 @@ impl Conversation {
         self.push(Depth::One, body.clone(), expected("PUT", &target, &body));
     }
 
-    /// One after which the connection ends, because the client or the service says so.
+    /// One after which the connection ends, because the client or the service demands it.
     fn final_request(&mut self, rng: &mut Rng, depth: Depth) {
         let (target, fields) = match rng.u8(0..4) {
             0 => ("/last", "Host: a\r\n"),
@@ -185,14 +185,14 @@ impl Conversation {
             closes: true,
         };
         if rng.bool() {
-            // Nobody reads it, and it must not destroy the response.
+            // It is not read, and it must not destroy the response.
             bytes.extend(std::iter::repeat_n(b'x', rng.usize(0..5_000)));
         }
         self.push(depth, bytes, expected);
     }
 }
 
-/// A path whose response can be foretold.
+/// A path with a predictable response.
 fn target(rng: &mut Rng) -> String {
     let len = [1, 100, 3_000, 15_000][rng.usize(0..4)];
     let number = rng.u16(..);

@@ -1,5 +1,5 @@
-//! Deadlines to the granule, in virtual time: minutes of patience cost nothing here, and no slow
-//! machine can make one expire early.
+//! Deadlines to the granule, in virtual time: minutes of waiting cost nothing here, and no slow machine can make one
+//! expire early.
 
 use crate::stage::{MILLISECOND_NS, SECOND_NS, Stage};
 use millpond_http::counters::HttpCounters;
@@ -11,10 +11,10 @@ use std::rc::Rc;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// How often a visitor looks at what came.
+/// How often a client checks for received bytes.
 const LOOK_NS: u64 = 4 * MILLISECOND_NS;
 
-/// How late a deadline may be noticed: the wheel's granule, the visitor's look, and a tick.
+/// How late a deadline may be noticed: the wheel's granule, the client's check, and a tick.
 const SLACK_NS: u64 = GRANULE_NS + LOOK_NS + MILLISECOND_NS;
 
 /// Longer than anything here takes.
@@ -28,7 +28,7 @@ enum Step {
     Leave,
 }
 
-/// What a visitor saw, in times since it connected.
+/// Events of a client, in times since it connected.
 #[derive(Debug, Default)]
 struct Saw {
     /// Bytes with the time they were read at.
@@ -82,7 +82,7 @@ impl Scene {
         }
     }
 
-    /// Somebody who connects at `from_ns` and then does these things at these times.
+    /// A client that connects at `from_ns` and then does these things at these times.
     fn visitor(&mut self, from_ns: u64, steps: Vec<(u64, Step)>) -> Rc<RefCell<Saw>> {
         let saw: Rc<RefCell<Saw>> = Rc::default();
         let network = &self.stage.network;
@@ -181,8 +181,8 @@ fn a_head_has_its_time_in_total() {
     assert!(in_time.borrow().text().starts_with("HTTP/1.1 200 "));
 }
 
-/// Goal: an idle connection is closed silently, one that never spoke as well as one that
-/// was answered, each counted from when it became idle.
+/// Goal: an idle connection is closed silently, one that never sent a byte as well as one with a response, each counted
+/// from when it became idle.
 #[test]
 fn idle_connections_have_their_time() {
     let mut scene = Scene::new(Limits::default());
@@ -213,8 +213,8 @@ fn idle_connections_have_their_time() {
     }
 }
 
-/// Goal: as connections fill, those idle for too long go; the first to go leaves the others more
-/// time, and when that is over they go too, although nobody comes any more.
+/// Goal: as connections fill, those idle for too long go; the first to go leaves the others more time, and when that is
+/// over they go too, although no connection comes any more.
 #[test]
 fn who_is_spared_by_a_sweep_is_swept_later() {
     let mut scene = Scene::new(
@@ -281,8 +281,8 @@ fn a_body_has_a_least_rate() {
     assert_time(steady.borrow().first_heard_ns(), 120 * SECOND_NS);
 }
 
-/// Goal: a client that does not read its response is disconnected after the stall limit and the time that an
-/// honest slow reader needs; one who reads again before that gets everything.
+/// Goal: a client that does not read its response is disconnected after the stall limit and the time that a legitimate
+/// slow reader needs; one that reads again before that gets everything.
 #[test]
 fn a_write_has_its_time() {
     const BODY_BYTES: u64 = 400_000;
@@ -320,8 +320,8 @@ fn a_write_has_its_time() {
     assert!(slow.borrow().ended.is_none(), "and it could have gone on");
 }
 
-/// Goal: a stop closes the idle at once, answers what had begun, and cuts at the drain's deadline
-/// what does not come to an end.
+/// Goal: a stop closes idle connections at once, completes requests under way, and cuts the unfinished ones at the
+/// drain's deadline.
 #[test]
 fn a_drain_has_its_time() {
     let mut scene = Scene::new(
@@ -360,8 +360,8 @@ fn a_drain_has_its_time() {
     assert_time(scene.stage.network.now_ns() - start_ns, 15 * SECOND_NS);
 }
 
-/// Goal: without descriptors the connection idle for longest makes room, and the newcomer is
-/// served; while nobody is idle, the newcomer is reset at once instead of being left to hang.
+/// Goal: without descriptors the connection idle for longest makes room, and the newcomer is served; while none is
+/// idle, the newcomer is reset at once instead of being left to hang.
 #[test]
 fn a_newcomer_gets_the_place_of_the_idlest() {
     let plan = FaultPlan {

@@ -37,7 +37,7 @@ fn flood(network: &Network, peers: &mut Vec<SimPeer>, rng: &mut Rng) {
     }
 }
 
-/// What the client that is served has seen.
+/// Bytes that the established client has seen.
 #[derive(Default)]
 struct Served {
     answers: Cell<usize>,
@@ -154,7 +154,7 @@ fn a_flood_holds_no_more_sockets_than_allowed() {
     }
 }
 
-/// Goal: with fewer descriptors than places the flood is refused, and the client that is served is answered,
+/// Goal: with fewer descriptors than places the flood is refused, and the established client gets its responses,
 /// perhaps on another connection: a server without descriptors closes what is idle.
 #[test]
 fn a_flood_without_descriptors_does_not_stop_the_service() {

@@ -63,7 +63,7 @@ fn client(
     });
 }
 
-/// What such a client hears behind so many hints.
+/// Bytes such a client gets after so many hints.
 fn heard(hints: usize) -> String {
     let (is_said, heard) = (Rc::default(), Rc::<RefCell<Vec<u8>>>::default());
     before_one(|network, address, stop| {
@@ -73,9 +73,9 @@ fn heard(hints: usize) -> String {
     String::from_utf8(heard.take()).unwrap()
 }
 
-/// No upstream is paused before its response, and what it said before that was kept for its client however
-/// much it was: megabytes for one that reads nothing. Goal: what such a client hears is whole, the response
-/// included; a block of hints is all there for it, and of a flood no more is kept than of a response.
+/// No upstream is paused before its response, and its earlier bytes were kept for its client without limit: megabytes
+/// for one that reads nothing. Goal: the bytes such a client gets are whole, the response included; a block of hints is
+/// all there for it, and of a flood no more is kept than of a response.
 #[test]
 fn hints_that_nobody_reads_are_not_kept() {
     for (hints, is_flood) in [(0, false), (1, false), (100, false), (40_000, true)] {

@@ -1,4 +1,4 @@
-//! What a peer of the server speaks through: a connection of the network, with or without TLS on it.
+//! The channel of a peer of the server: a connection of the network, with or without TLS.
 
 use millpond_http::{Limits, TLS_HANDSHAKE_BYTES_MAX, load_tls};
 use millpond_io::Errno;
@@ -54,7 +54,7 @@ pub(crate) fn tls_server(limits: &Limits) -> TlsServer {
         .0
 }
 
-/// TLS for who asks upstreams of this program.
+/// TLS for clients of this program's upstreams.
 pub(crate) fn tls_client(limits: &Limits) -> TlsClient {
     let options = TlsClientOptions {
         host: NAME.to_owned(),

@@ -1,9 +1,8 @@
 //! The proxy over the simulated network: clients and upstreams that stall, close, dribble and lie at
 //! every stage, on top of what the network does by itself; in plaintext or with TLS, on either side.
 //!
-//! What must hold whatever the seed: an upstream never gets a body that is not the one its client sent,
-//! a client never gets a response that is not whole, a failure with a known status or a cut, and nothing
-//! is left when all have gone.
+//! Invariants for every seed: an upstream never gets a body that is not the one its client sent, a client never gets a
+//! response that is not whole, a failure with a known status or a cut, and nothing is left when all have gone.
 
 use crate::line::{Line, Speech, tls_client, tls_server};
 use crate::stage::{MILLISECOND_NS, SECOND_NS, expect_nothing_in, run_until};
@@ -93,13 +92,13 @@ fn take_message(got: &mut Vec<u8>) -> Option<String> {
     Some(head)
 }
 
-/// What an upstream does with a request: what it says, and whether it goes on.
+/// An upstream's reaction to a request: its response, and whether it goes on.
 fn answer(network: &Network) -> (Vec<u8>, bool) {
     let body_bytes = BODIES[network.random_below(4) as usize];
     let is_chunked = network.random_below(2) == 0;
     let mut whole = message("HTTP/1.1 200 OK", body_bytes, is_chunked);
     match network.random_below(12) {
-        // Behind its response something nobody asked for.
+        // After its response it sends an unsolicited one.
         0 => {
             whole.extend(message("HTTP/1.1 200 OK", 7, false));
             (whole, true)
@@ -135,7 +134,7 @@ impl Accepted {
         }
         match self.peer.read(&mut self.got, 16 << 10) {
             PeerRead::Bytes(_) => {
-                // Some answer before they have read it all, and some never read to the end.
+                // Some respond before they have read it all, and some never read to the end.
                 match network.random_below(400) {
                     0 => return false,
                     1 => (self.unsent.0, self.goes_on) = answer(network),
@@ -172,7 +171,7 @@ fn upstream(network: &Network, address: &Address, is_tls: bool) {
     });
 }
 
-/// What a client that is not well does with its request, or with the response.
+/// A faulty client's treatment of its request, or of the response.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Manners {
     Good,
@@ -196,7 +195,7 @@ fn manners(network: &Network) -> Manners {
     }
 }
 
-/// How often clients were told what, over all seeds.
+/// How often clients got which result, over all seeds.
 type Statuses = Rc<RefCell<BTreeMap<String, usize>>>;
 
 struct Asking {
@@ -240,7 +239,7 @@ impl Asking {
         }
         match self.peer.read(&mut self.got, 16 << 10) {
             PeerRead::Bytes(_) | PeerRead::Nothing => {}
-            // What was cut is not whole.
+            // A cut response is not whole.
             PeerRead::Finished | PeerRead::Failed(_) => return false,
         }
         if matches!(self.manners, Manners::Leaves(bytes) if self.got.len() >= bytes) {
@@ -352,7 +351,7 @@ fn before_one_with(
     server.run().unwrap();
 }
 
-/// Who speaks TLS: clients, upstreams, both or nobody.
+/// Which sides use TLS: clients, upstreams, both or none.
 fn drawn_sides(seed: u64) -> (Speech, bool) {
     let speech = match seed % 6 {
         0..3 => Speech::Clear,
@@ -445,8 +444,8 @@ fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses:
     );
 }
 
-/// Goal: whatever clients, upstreams and the network do, each request ends, with a whole response, with a
-/// failure that says so or with a cut; bodies arrive as they were sent; and nothing is left.
+/// Goal: whatever clients, upstreams and the network do, each request ends, with a whole response, with a reported
+/// failure or with a cut; bodies arrive as they were sent; and nothing is left.
 #[test]
 fn every_request_through_the_proxy_ends() {
     let statuses = Statuses::default();
@@ -458,8 +457,8 @@ fn every_request_through_the_proxy_ends() {
     }
 }
 
-/// Goal: an address that does not answer is waited for as long as `--connect-timeout` says, not for less and not
-/// for more, whether that is shorter or longer than the pool's own default.
+/// Goal: an address without a response is waited for exactly as long as `--connect-timeout`, whether that is shorter or
+/// longer than the pool's own default.
 #[test]
 fn connecting_takes_as_long_as_it_may() {
     for connect_s in [1, 9, 40] {

@@ -12,18 +12,17 @@ use std::cell::RefCell;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-/// Two connections were idle for too long in one sweep. Cutting the first left the second more
-/// time, as it should; but no sweep was planned for when that time ends, so the second stayed open
-/// for as long as nobody else came. See `deadlines::who_is_spared_by_a_sweep_is_swept_later`.
+/// Two connections were idle for too long in one sweep. Cutting the first left the second more time, as it should; but
+/// no sweep was planned for when that time ends, so the second stayed open for as long as no other connection came. See
+/// `deadlines::who_is_spared_by_a_sweep_is_swept_later`.
 #[test]
 fn a_spared_idle_connection_is_looked_at_again() {
     storm::play(9);
 }
 
-/// Seeds that found something over TLS. 150: a body that nobody wants came in records of some thirty
-/// bytes, each of which counted as a chunk, and its connection was closed before the next response. 334: a
-/// client's goodbye lay unread when the server closed behind its last response, and the reset that this
-/// makes took the response with it.
+/// Seeds that found something over TLS. 150: an ignored body came in records of some thirty bytes, each of which
+/// counted as a chunk, and its connection was closed before the next response. 334: a client's `close_notify` was
+/// unread when the server closed after its last response, and the resulting reset destroyed the response.
 #[test]
 fn what_tls_once_lost_arrives() {
     storm::play_in(150, Speech::Tls13);
@@ -61,7 +60,7 @@ fn no_refused_allocation_puts_an_answer_into_another() {
                 }
                 answered += 1;
             }
-            // What is left is the beginning of a response that was cut.
+            // The rest is the beginning of a response that was cut.
             let rest = String::from_utf8_lossy(&responses.unread).into_owned();
             let heads = rest.matches("HTTP/1.1 ").count();
             assert_eq!(
@@ -75,7 +74,7 @@ fn no_refused_allocation_puts_an_answer_into_another() {
     assert!(harmed > 20, "{harmed} visits met a refusal");
 }
 
-/// Connects so many times, one after the other; what each heard until the end.
+/// Connects so many times, one after the other; returns what each received until the end.
 fn visit_in_turn(stage: &Stage, visits: usize, requests: String) -> Rc<RefCell<Vec<Vec<u8>>>> {
     let heard: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
     let (hears, stop) = (Rc::clone(&heard), stage.stop_handle());

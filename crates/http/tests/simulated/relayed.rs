@@ -1,5 +1,5 @@
-//! Requests passed on to other servers over the simulated network, with everything going wrong: what a
-//! client is told is the upstream's whole response or a failure, and nothing is left behind.
+//! Requests passed on to other servers over the simulated network, with everything going wrong: a client gets the
+//! upstream's whole response or a failure, and no state is left.
 
 use crate::relay::Relay;
 use crate::stage::{MILLISECOND_NS, SECOND_NS, expect_nothing_in, run_until};
@@ -19,10 +19,10 @@ const REQUESTS: usize = 6;
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nhello, mill!";
 const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// What an upstream does with a request.
+/// An upstream's reaction to a request.
 fn answer(network: &Network, peer: &mut SimPeer) -> bool {
     match network.random_below(10) {
-        // Behind its response something nobody asked for.
+        // After its response it sends an unsolicited one.
         0 => {
             let _ = peer.write(ANSWER.as_bytes());
             let _ = peer.write(ANSWER.as_bytes());
@@ -111,7 +111,7 @@ fn client(network: &Network, done: &Rc<RefCell<usize>>) {
                 }
             }
             PeerRead::Bytes(_) | PeerRead::Nothing => peer = Some(open),
-            // What was cut is not whole.
+            // A cut response is not whole.
             PeerRead::Finished | PeerRead::Failed(_) => got.clear(),
         }
         Turn::At(network.now_ns() + MILLISECOND_NS)
@@ -172,8 +172,8 @@ fn play(seed: u64) {
     );
 }
 
-/// Goal: whatever upstreams and the network do, each client gets a whole response, a failure that says
-/// so, or a cut; every request ends; and nothing is left.
+/// Goal: whatever upstreams and the network do, each client gets a whole response, a reported failure, or a cut; every
+/// request ends; and nothing is left.
 #[test]
 fn every_request_that_is_passed_on_ends() {
     for seed in 0..60 {

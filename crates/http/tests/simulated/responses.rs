@@ -16,7 +16,7 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
-    /// The next response, if all of it is there. `is_head`: it answers a HEAD request.
+    /// The next response, if all of it is there. `is_head`: it belongs to a HEAD request.
     pub(crate) fn take(&mut self, is_head: bool) -> Option<Answer> {
         let end = self
             .unread

@@ -1,5 +1,5 @@
-//! What the simulated server serves: responses that can be foretold from the request alone, some of
-//! them given later by a back office that is a script of the network.
+//! The service of the simulated server: responses that can be predicted from the request alone, some of them given
+//! later by a back office that is a script of the network.
 
 use crate::streams::Streams;
 use millpond_http::{
@@ -24,7 +24,7 @@ pub(crate) struct TestService {
 /// A request, and its response; none if it is to be resumed.
 type Asked = (RequestToken, Option<Vec<u8>>);
 
-/// What lies between the service and its back office.
+/// State between the service and its back office.
 #[derive(Default)]
 struct ResponseContext {
     asked: VecDeque<Asked>,
@@ -33,7 +33,7 @@ struct ResponseContext {
     lost: u64,
 }
 
-/// Answers requests for `/late` after a while, in any order.
+/// Responds to requests for `/late` after a while, in any order.
 #[derive(Clone)]
 pub(crate) struct BackOffice {
     desk: Rc<RefCell<ResponseContext>>,

@@ -8,7 +8,7 @@ use millpond_io::driver::sim::{Cuts, FaultPlan, Network, PeerRead, Turn};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What a client sends on one connection, and the methods of its requests as far as they matter.
+/// Bytes a client sends on one connection, and the methods of its requests as far as they matter.
 struct Case {
     name: &'static str,
     bytes: Vec<u8>,
@@ -74,7 +74,7 @@ fn well_formed() -> Vec<Case> {
     ]
 }
 
-/// Each ends in a refusal; what comes before it is answered.
+/// Each ends in a refusal; earlier requests get responses.
 fn malformed() -> Vec<Case> {
     let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let chunked = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";

@@ -23,14 +23,14 @@ fn seeds() -> Range<u64> {
     from..from + number("MILLPOND_SIM_SEEDS", SEEDS)
 }
 
-/// What one seed decides before the first client comes.
+/// Decisions of one seed before the first client comes.
 #[derive(Debug)]
 pub(crate) struct HostNoise {
     plan: FaultPlan,
     limits: Limits,
     pool_mode: PoolMode,
     clients: usize,
-    /// The server is told to stop while clients still talk.
+    /// The server has to stop while clients still send.
     stops_early: bool,
 }
 
@@ -91,7 +91,7 @@ fn drawn_pool_mode(rng: &mut Rng) -> PoolMode {
     }
 }
 
-/// What a run was, for comparison with another.
+/// Summary of a run, for comparison with another.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Played {
     end_ns: u64,
@@ -154,7 +154,7 @@ pub(crate) fn play_in(seed: u64, speech: Speech) -> Played {
             let is_well = if is_owed {
                 *end == Ended::Satisfied
             } else {
-                // Who looks once a second cannot always finish a handshake in time.
+                // A client that checks once a second cannot always finish a handshake in time.
                 let is_too_slow = *manner == ResponseFraming::Silent && speech != Speech::Clear;
                 matches!(end, Ended::Left | Ended::Satisfied | Ended::CutBetween)
                     || is_too_slow && *end == Ended::TurnedAway
@@ -169,7 +169,7 @@ pub(crate) fn play_in(seed: u64, speech: Speech) -> Played {
     }
 }
 
-/// Goal: see the module's words.
+/// Goal: the invariants at the top of this file.
 #[test]
 fn the_well_mannered_get_what_they_are_owed() {
     for seed in seeds() {
@@ -190,7 +190,7 @@ fn the_well_mannered_get_what_they_are_owed_over_tls() {
     }
 }
 
-/// Goal: a seed that fails can be looked into: it plays the same again, to the nanosecond.
+/// Goal: a failing seed can be examined: it runs the same again, to the nanosecond.
 #[test]
 fn a_seed_plays_the_same_again() {
     for seed in 0..5 {

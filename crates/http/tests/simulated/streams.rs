@@ -1,5 +1,5 @@
-//! Exchanges in parts of the simulated service: bodies taken as they come, held back until the back
-//! office says so, sent back at once, answered before their end; responses written as room comes.
+//! Exchanges in parts of the simulated service: bodies taken as they come, held back until the back office continues
+//! them, sent back at once, with a response before their end; responses written as room comes.
 
 use crate::service::{answer_to, large_body};
 use millpond_http::{
@@ -7,9 +7,9 @@ use millpond_http::{
 };
 use std::collections::BTreeMap;
 
-/// What one exchange is about.
+/// Data of one exchange.
 enum Task {
-    /// Answered whole once all is here.
+    /// The response comes when all of the body is here.
     Gather {
         method: String,
         target: String,
@@ -17,7 +17,7 @@ enum Task {
     },
     /// Every part goes back as it comes.
     Echo,
-    /// Answered at the first part.
+    /// The response comes at the first part.
     Early,
     Download {
         body: Vec<u8>,

@@ -14,7 +14,7 @@ const ANSWER: &str = "HTTP/1.1 200 OK\r\nDate: d\r\nTransfer-Encoding: chunked\r
 
 type EventOwner = Rc<RefCell<Vec<u8>>>;
 
-/// Reads until the end of a request with trailers, answers, and waits for the end.
+/// Reads until the end of a request with trailers, responds, and waits for the end.
 fn upstream(network: &Network, address: &Address, heard: &EventOwner, cuts: &Cuts) {
     assert!(network.listen(address));
     let (address, heard, cuts) = (address.clone(), Rc::clone(heard), cuts.clone());
@@ -58,7 +58,7 @@ fn client(network: &Network, heard: &EventOwner, cuts: Cuts, stop: StopHandle) {
     );
 }
 
-/// What the upstream and the client heard behind the heads.
+/// Bytes the upstream and the client got after the heads.
 fn play(request_cuts: Cuts, answer_cuts: &Cuts) -> [String; 2] {
     let heard = [EventOwner::default(), EventOwner::default()];
     before_one(|network, address, stop| {

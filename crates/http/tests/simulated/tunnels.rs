@@ -1,7 +1,7 @@
-//! Tunnels through the proxy over the simulated network: both sides send, finish and answer after the
-//! other's end, in plaintext or with TLS on either side.
+//! Tunnels through the proxy over the simulated network: both sides send, finish and respond after the other's end, in
+//! plaintext or with TLS on either side.
 //!
-//! What must hold whatever the seed: each side gets every byte the other one sent, and then its end.
+//! Invariants for every seed: each side gets every byte the other one sent, and then its end.
 
 use crate::line::{Line, Speech, tls_client, tls_server};
 use crate::proxied::{configured, limits};
@@ -24,7 +24,7 @@ const SWITCHED: &[u8] =
 /// Nothing; a little; more than a block; more than all windows in between.
 const LENGTHS: [usize; 4] = [0, 100, 50_000, 400_000];
 
-/// What a side has got, when it has sent all, finished and seen the other's end.
+/// Bytes a side has got, when it has sent all, finished and seen the other's end.
 type Got = Rc<RefCell<Vec<Option<usize>>>>;
 
 /// One end of the tunnel.
@@ -85,7 +85,7 @@ impl Side {
         }
         let is_asking = self.head.starts_with(b"GET");
         if !self.head.is_empty() {
-            // Nobody answers before it is asked.
+            // Neither side responds before a request.
             if is_asking || self.is_open || self.is_head_begun {
                 self.write_head();
             }
@@ -159,7 +159,7 @@ fn play_over<D: Driver>(
     let make = |start: ShardStart| Ok::<_, Infallible>(Proxy::new(&control, &start, limits()));
     let mut server = ShardServer::new(&config, layer(driver), make).unwrap();
     let lengths = [0, 0].map(|_: u8| LENGTHS[network.random_below(4) as usize]);
-    // Of two that answer each other nobody begins.
+    // If both only respond to each other, neither begins.
     let who_answers = network.random_below(3) as usize;
     let got: Got = Rc::new(RefCell::new(vec![None; 2]));
     spawn_upstream(

@@ -1,4 +1,4 @@
-//! What a pool holds: counts, memory, and whether they are right.
+//! A pool's counts and memory, and their check.
 
 use millpond_mempool::PoolStats;
 
@@ -6,7 +6,7 @@ use super::leasing::ParkedList;
 use super::{ConnectionPool, Outcome, Owner, PoolKey};
 
 impl ConnectionPool {
-    /// What a key holds, and what was counted for it; nothing of a dead one.
+    /// Current numbers and counters of a key; zeros for a stale one.
     #[must_use]
     pub fn key_stats(&self, key: PoolKey) -> PoolKeyStats {
         let Some(state) = self.keys.get(key.0) else {
@@ -22,7 +22,7 @@ impl ConnectionPool {
         }
     }
 
-    /// What was counted for all keys there are and were.
+    /// Counters of all keys, removed ones included.
     #[must_use]
     pub fn counters(&self) -> PoolCounters {
         let all = self.keys.iter().map(|(_, state)| &state.counters);
@@ -112,12 +112,12 @@ impl ConnectionPool {
     }
 }
 
-// What a pool did, and what it holds.
+// Counters and current numbers of a pool.
 
 /// Counted since the beginning, for one key or for all.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct PoolCounters {
-    /// Leases of connections that were there: parked, or given back while somebody waited.
+    /// Leases of existing connections: parked, or given back while a request waited.
     pub hits: u64,
     /// Leases asked for when none was parked.
     pub misses: u64,
@@ -135,7 +135,7 @@ pub struct PoolCounters {
     pub evictions: u64,
     /// Parked connections that their peer ended.
     pub ended_by_peer: u64,
-    /// Parked connections closed because their peer sent something nobody had asked for.
+    /// Parked connections closed because their peer sent unsolicited bytes.
     pub dirty: u64,
     /// Connections closed for their time parked, their age or their uses.
     pub expired: u64,
@@ -161,7 +161,7 @@ impl PoolCounters {
     }
 }
 
-/// What a key holds now, and what was counted for it.
+/// Current numbers and counters of a key.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct PoolKeyStats {
     /// Connections that are leased.
@@ -172,7 +172,7 @@ pub struct PoolKeyStats {
     pub opening: usize,
     /// Requests that wait for a connection.
     pub waiting: usize,
-    /// Its name was looked up last without finding an address, and none is known from before.
+    /// The last lookup of its name found no address, and no earlier address is known.
     pub is_unresolved: bool,
     /// Since the key was made.
     pub counters: PoolCounters,

@@ -3,12 +3,12 @@
 use crate::resolver::ResolveError;
 use rustix::io::Errno;
 
-/// What is being done for a waiting request.
+/// State of a waiting request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AcquirePhase {
     /// Every connection that is allowed is in use.
     Queue,
-    /// The name is looked up.
+    /// The name is being resolved.
     Resolve,
     /// A connection is opened.
     Connect,
@@ -32,10 +32,10 @@ pub enum HandshakeError {
     /// The certificate is wrong in another way.
     #[error("its certificate is not valid")]
     Certificate,
-    /// The upstream refused: it wants a certificate, or does not know the one it got, or the name.
+    /// The upstream refused: it requires a certificate, or does not accept the one it got, or the name.
     #[error("it refused with an alert: it may ask for a certificate, or not know the name")]
     Alert,
-    /// What came is no TLS.
+    /// The received bytes are not TLS.
     #[error("what it sends is no TLS: check scheme and port")]
     NotTls,
     /// No version, cipher or signature in common.
@@ -51,7 +51,7 @@ pub enum HandshakeError {
 
 #[cfg(feature = "tls")]
 impl HandshakeError {
-    /// Of what [`tls_failure`](crate::Driver::tls_failure) says of a socket that failed with `error`.
+    /// From the [`tls_failure`](crate::Driver::tls_failure) of a socket that failed with `error`.
     #[must_use]
     pub fn new(failure: Option<crate::tls::TlsFailure>, error: Errno) -> Self {
         use crate::tls::TlsFailure;

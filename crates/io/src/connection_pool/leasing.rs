@@ -1,6 +1,6 @@
 //! A connection's uses: handed out, given back, and parked between them.
 //!
-//! A request gets a parked connection, or waits; what comes back goes to a waiting request, or is parked.
+//! A request gets a parked connection, or waits; a returned connection goes to a waiting request, or is parked.
 
 use millpond_mempool::{Handle, Slab};
 
@@ -10,9 +10,9 @@ use crate::shard::ShardContext;
 use super::{AcquireError, ConnectionPool, PoolKey};
 
 impl ConnectionPool {
-    /// A connection for the caller: a parked one, the one used last first, or a new one, or the
-    /// promise of one until `deadline_ns` ([`Self::next_outcome`] tells, with this `token`). With
-    /// `needs_own_connection` it is a new one that is closed after this use.
+    /// A connection for the caller: a parked one, the one used last first, or a new one, or the promise of one until
+    /// `deadline_ns` ([`Self::next_outcome`] reports it, with this `token`). With `needs_own_connection` it is a new
+    /// one that is closed after this use.
     pub fn acquire<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -129,7 +129,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection that nobody holds: to a waiting request, else it is parked.
+    /// A connection without a holder: goes to a waiting request, else it is parked.
     pub(super) fn settle<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -179,28 +179,28 @@ impl ConnectionPool {
     }
 }
 
-// What a caller that asks for a connection gets.
+// Result of a request for a connection.
 
 /// A connection that is its holder's, until it is given back or discarded. The holder handles its
 /// events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lease {
-    /// It stands, and nothing of it is unread.
+    /// It is connected, and has no unread bytes.
     pub socket: SocketId,
-    /// Whose it is.
+    /// The key it belongs to.
     pub key: PoolKey,
     /// It was there before it was asked for: its peer may be about to close it.
     pub is_reused: bool,
     /// How often it was leased before.
     pub uses: u32,
-    /// What opening it took; nothing for one that was there.
+    /// Times of opening it; zero for an existing one.
     pub times: OpenTimes,
 }
 
-/// What opening a connection took.
+/// Times of opening a connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OpenTimes {
-    /// Looking its name up, for requests that had to wait for that.
+    /// Resolving its name, for requests that had to wait for that.
     pub resolve_ns: u64,
     /// Until it stood.
     pub connect_ns: u64,
@@ -214,7 +214,7 @@ pub struct OpenTimes {
 pub enum Acquired {
     /// Here it is.
     Lease(Lease),
-    /// [`super::ConnectionPool::next_outcome`] will tell.
+    /// [`super::ConnectionPool::next_outcome`] will report it.
     Waiting(WaiterId),
     /// There is none.
     Failed(AcquireError),
@@ -224,16 +224,16 @@ pub enum Acquired {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct WaiterId(pub(super) Handle<super::waiting::Waiter>);
 
-/// What came of a wait.
+/// Result of a wait.
 #[derive(Debug)]
 pub struct Outcome {
     /// As given to [`super::ConnectionPool::acquire`].
     pub token: u64,
-    /// The lease is to be given back even if nobody wants it any more.
+    /// The lease must be given back even if it is not needed any more.
     pub result: Result<Lease, AcquireError>,
 }
 
-/// Whose an event was.
+/// The owner of an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventOwner {
     /// The socket is none of this pool's.
@@ -248,7 +248,7 @@ pub enum EventOwner {
 
 pub(super) type LinkHandle = Handle<Link>;
 
-/// A connection that stands.
+/// An open connection.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) socket: SocketId,
@@ -281,8 +281,8 @@ impl Link {
     }
 }
 
-/// The parked connections of one key, through the links themselves. Invariant: `newest` and `oldest`
-/// are both there or neither, and as many links lie between them as `count` says.
+/// The parked connections of one key, through the links themselves. Invariant: `newest` and `oldest` are both set or
+/// neither, and `count` links are between them, ends included.
 #[derive(Debug, Default)]
 pub(super) struct ParkedList {
     pub(super) newest: Option<LinkHandle>,

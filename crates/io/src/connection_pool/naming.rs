@@ -14,23 +14,23 @@ use super::{ConnectionPool, NAME_TIMER, PoolKey};
 #[cfg(feature = "tls")]
 use crate::tls::TlsClient;
 
-/// Addresses that have run out serve so much longer when the resolver does not answer in time.
+/// How much longer expired addresses are used when the resolver does not respond in time.
 const OVERTIME_NS: u64 = 5_000_000_000;
 
-/// What is known of a key's addresses.
+/// State of a key's addresses.
 #[derive(Debug)]
 pub(super) struct Naming {
     /// The last good ones.
     addresses: Option<Arc<[Address]>>,
     /// Why there are none, if the name has none.
     failure: Option<ResolveError>,
-    /// The resolver did not answer in time, and no address is known from before.
+    /// The resolver did not respond in time, and no earlier address is known.
     is_late: bool,
     /// Until then either of them holds.
     valid_until_ns: u64,
-    /// The resolver was asked then, and has not answered.
+    /// When the resolver was asked; it has not responded.
     asked_ns: Option<u64>,
-    /// When it answered last, and how long that had taken.
+    /// When it responded last, and how long that had taken.
     answered: (u64, u64),
     timer: Option<TimerId>,
     /// Which address to try first: the one that worked last.
@@ -84,8 +84,8 @@ impl Naming {
 }
 
 impl ConnectionPool {
-    /// The addresses to connect to, if they are known and hold. If the name has none, a waiting request is
-    /// told; else the resolver is asked, and goes on with them.
+    /// The addresses to connect to, if they are known and valid. If the name has none, a waiting request fails; else
+    /// the resolver is asked, and its response continues the request.
     pub(super) fn addresses<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -108,7 +108,7 @@ impl ConnectionPool {
         None
     }
 
-    /// Looks up the name of a key, whether anybody waits for it or not, unless what is known holds.
+    /// Resolves the name of a key, whether a request waits for it or not, unless the known result is valid.
     pub fn resolve<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
         let _ = self.addresses(shard, key);
     }
@@ -184,7 +184,7 @@ impl ConnectionPool {
         self.feed_starved(shard);
     }
 
-    /// The resolver takes too long: what was known before has to do for a while, if anything was.
+    /// The resolver takes too long: the earlier addresses, if any, are used meanwhile.
     pub(super) fn resolved_too_slowly<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -207,7 +207,7 @@ impl ConnectionPool {
         self.fail_all(shard, key, &AcquireError::TimedOut { phase });
     }
 
-    /// Nobody waits for the resolver any more.
+    /// No request waits for the resolver any more.
     pub(super) fn naming_ends<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
         let timer = self
             .keys
@@ -224,29 +224,28 @@ impl ConnectionPool {
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
 
-/// What holds for all keys of a pool.
+/// Settings for all keys of a pool.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PoolConfig {
     /// Connections of all keys together: in use, parked and being opened. Beyond it the connection
     /// parked for longest makes room, of another key if there is one.
     pub connections_max: usize,
-    /// A parked connection is closed after so long: below the upstream's own limit, so that it is we
-    /// who close.
+    /// A parked connection is closed after so long: below the upstream's own limit, so that this side closes.
     pub idle_max_ns: u64,
     /// A connection this old is not used again: so that a name's new addresses are noticed.
     pub age_max_ns: u64,
     /// A connection serves so often at most.
     pub uses_max: u32,
-    /// From the first attempt until a connection stands, over all addresses of the upstream.
+    /// From the first attempt until a connection is open, over all addresses of the upstream.
     pub connect_max_ns: u64,
     /// The same with the TLS handshake.
     pub tls_max_ns: u64,
-    /// Until the resolver has answered.
+    /// Until the resolver has responded.
     pub resolve_max_ns: u64,
     /// How long one address has before the next is tried beside it (RFC 8305, 5).
     pub stagger_ns: u64,
-    /// Tells the pool's timers from others of its shard: one of bits 27 to 31 that no other user of
-    /// the shard's timers sets in the lower half of theirs.
+    /// Distinguishes the pool's timers from others of its shard: one of bits 27 to 31 that no other user of the shard's
+    /// timers sets in the lower half of theirs.
     pub timer_mark: u32,
 }
 
@@ -254,8 +253,7 @@ impl Default for PoolConfig {
     fn default() -> Self {
         Self {
             connections_max: 4096,
-            // nginx keeps its side open for 75 s, haproxy and node for less when they are told so:
-            // node's default is 5 s.
+            // nginx keeps its side open for 75 s, haproxy and node for less if configured: node's default is 5 s.
             idle_max_ns: 4 * SECOND_NS,
             age_max_ns: 10 * MINUTE_NS,
             uses_max: u32::MAX,

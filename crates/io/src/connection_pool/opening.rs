@@ -1,5 +1,5 @@
-//! One connection in the making: over all addresses of its upstream, each with a head start over the
-//! next (RFC 8305, 5); the first that stands wins, and the others are closed.
+//! One connection attempt: over all addresses of its upstream, each with a head start over the next (RFC 8305, 5); the
+//! first that connects wins, and the others are closed.
 //!
 //! Which request gets it is decided once it is open: the one that waits longest then.
 
@@ -27,7 +27,7 @@ struct Attempt {
     index: usize,
 }
 
-/// See the module.
+/// One connection attempt over all addresses of an upstream.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) key: PoolKey,
@@ -42,7 +42,7 @@ pub(super) struct Opening {
     began_ns: u64,
     resolve_ns: u64,
     deadline_ns: u64,
-    /// The TCP connection stands, and the deadline is that of the handshake.
+    /// The TCP connection is open, and the deadline is that of the handshake.
     is_deadline_of_tls: bool,
     next_due_ns: u64,
     timer: Option<TimerId>,
@@ -78,7 +78,7 @@ impl Opening {
         }
     }
 
-    /// Whether one of its sockets is connected and speaks TLS.
+    /// Whether one of its sockets is connected and uses TLS.
     #[cfg(feature = "tls")]
     pub(super) fn is_handshaking<D: Driver>(&self, shard: &ShardContext<'_, D>) -> bool {
         self.sockets()
@@ -91,7 +91,7 @@ impl Opening {
     }
 }
 
-/// Errors that say something about this machine and not about the upstream.
+/// Errors that concern this machine and not the upstream.
 fn is_local(error: Errno) -> bool {
     matches!(
         error,
@@ -112,7 +112,7 @@ fn errno_of(error: &IoError) -> Errno {
 }
 
 impl ConnectionPool {
-    /// Begins to open a connection for a key, whose caps allow it. False: nothing is to be done now.
+    /// Begins to open a connection for a key, whose caps allow it. False: nothing was begun.
     pub(super) fn open<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -293,8 +293,8 @@ impl ConnectionPool {
             );
             opening.error = match error {
                 error if is_local(error) => AcquireError::Local(error),
-                // Before it stands a TCP connection is refused or runs out of time; what breaks
-                // otherwise is the handshake.
+                // Before it is open a TCP connection is refused or times out; any other failure is one of the
+                // handshake.
                 error if speaks_tls && !was_unreachable => {
                     AcquireError::Tls(handshake_error(shard, socket, error))
                 }
@@ -316,7 +316,7 @@ impl ConnectionPool {
         false
     }
 
-    /// A socket stands: it wins.
+    /// A socket is connected: it wins.
     pub(super) fn connected<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,

@@ -17,7 +17,7 @@ use super::{ConnectionPool, PoolConfig, PoolKey, SWEEP_TIMER, WAITER_TIMER};
 pub(super) struct Waiter {
     pub(super) key: PoolKey,
     pub(super) token: u64,
-    /// Wants a connection that serves nobody else.
+    /// Needs a connection of its own.
     pub(super) needs_own_connection: bool,
     timer: Option<TimerId>,
 }
@@ -34,7 +34,7 @@ impl Waiters {
         self.count
     }
 
-    /// How many of the queue are there: what `count` must be.
+    /// How many are in the queue: the value `count` must have.
     pub(super) fn live_count(&self, waiters: &Slab<Waiter>) -> usize {
         let live = self
             .queue
@@ -129,7 +129,7 @@ impl ConnectionPool {
         self.leave_queue(shard, handle)
     }
 
-    /// An attempt has failed: the request that waited longest is told.
+    /// An attempt has failed: the request that waited longest gets the error.
     pub(super) fn fail_first<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -144,7 +144,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Nobody gets a connection.
+    /// No request gets a connection.
     pub(super) fn fail_all<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -180,8 +180,7 @@ impl ConnectionPool {
         });
     }
 
-    /// What is being done for this waiter: those first in the queue have the connections that are in
-    /// the making.
+    /// The state of this waiter: the first in the queue get the connections being opened.
     fn phase_of<D: Driver>(
         &self,
         shard: &ShardContext<'_, D>,
@@ -309,10 +308,10 @@ impl ConnectionPool {
 
 // When a connection has served long enough: idle too long, too old, or used too often.
 
-/// Sweeps look at every parked connection, so there are not more than four a second.
+/// Sweeps check every parked connection, so there are at most four a second.
 const SWEEP_INTERVAL_NS: u64 = 250_000_000;
 
-/// When parked connections are looked at next.
+/// When parked connections are checked next.
 #[derive(Debug)]
 pub(super) struct Sweep {
     timer: Option<TimerId>,
@@ -335,7 +334,7 @@ impl PoolConfig {
         idle_ns.min(self.ages_ns(link))
     }
 
-    /// Whether a connection that comes back is not to be used again.
+    /// Whether a returned connection must not be used again.
     pub(super) fn is_worn(&self, link: &Link, now_ns: u64) -> bool {
         link.uses >= self.uses_max || now_ns >= self.ages_ns(link)
     }
@@ -360,7 +359,7 @@ impl ConnectionPool {
         self.close_link(shard, handle);
     }
 
-    /// A connection was parked: it is looked at no later than when it ends.
+    /// A connection was parked: it is checked no later than when it expires.
     pub(super) fn plan_sweep<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -381,7 +380,7 @@ impl ConnectionPool {
         shard.timers.set(*timer, due_ns);
     }
 
-    /// Closes what has ended, and plans when to look again.
+    /// Closes expired connections, and plans the next check.
     pub(super) fn sweep<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.sweep.due_ns = u64::MAX;
         let mut next_ns = u64::MAX;

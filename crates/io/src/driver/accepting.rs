@@ -32,8 +32,8 @@ pub(super) const RETRY_NS: u64 = 50_000_000;
 /// User data of the listener's timer; no socket has this id.
 pub(super) const RETRY_TIMER_USER: u64 = u64::MAX;
 
-/// A descriptor kept for the moment when there is no other: without it nothing could be said to the
-/// peers that wait. An eventfd, since ENFILE counts files of the whole machine.
+/// A descriptor kept for the moment when there is no other: without it waiting peers could not get a response. An
+/// eventfd, since ENFILE counts files of the whole machine.
 #[derive(Debug)]
 pub(super) struct SpareDescriptor(Option<OwnedFd>);
 
@@ -58,7 +58,7 @@ impl SpareDescriptor {
     }
 }
 
-/// Whether connections are taken, and why not. `C` is a connection that is no socket yet.
+/// Whether connections are accepted, and why not. `C` is a connection without a socket id yet.
 #[derive(Debug)]
 pub(super) struct AcceptState<C> {
     /// Taken with the spare descriptor: bound 1, until the next tick.
@@ -85,7 +85,7 @@ impl<C> AcceptState<C> {
     }
 }
 
-/// What accepting needs of a driver.
+/// The operations of a driver that accepting needs.
 pub(super) trait Acceptor: Driver {
     /// A connection that is no socket yet.
     type Connection;
@@ -105,7 +105,7 @@ pub(super) trait Acceptor: Driver {
     /// Makes a socket of it.
     fn take_in(&mut self, connection: Self::Connection) -> Result<SocketId, Errno>;
 
-    /// Its owner knows the socket.
+    /// It has been reported to the owner.
     fn taken_in(&mut self, _socket: SocketId) {}
 
     /// Ends a connection that becomes no socket, by a reset.
@@ -124,7 +124,7 @@ pub(super) trait Acceptor: Driver {
     /// No longer hears of connections, until [`Self::resume_accepting`] or the retry timer.
     fn pause_accepting(&mut self);
 
-    /// Whether a close must not wait for its turn: its descriptor is needed now.
+    /// Whether a close must be immediate: its descriptor is needed now.
     #[inline]
     fn needs_descriptors(&mut self) -> bool {
         Acceptor::socket_count(self).is_full()
@@ -134,7 +134,7 @@ pub(super) trait Acceptor: Driver {
     }
 }
 
-/// What became of one attempt.
+/// Result of one attempt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Attempt {
     /// The next may follow.
@@ -179,7 +179,7 @@ where
     false
 }
 
-/// Whether the cap lets another socket in, once what is closing has been closed for it.
+/// Whether the cap allows another socket, after closing sockets were ended for it.
 fn has_room<D, H>(driver: &mut D, pools: &mut ShardPools, handler: &mut H) -> bool
 where
     D: Acceptor,
@@ -215,7 +215,7 @@ where
     }
 }
 
-/// Tells the owner of a new socket.
+/// Reports a new socket to the owner.
 fn introduce<D, H>(
     driver: &mut D,
     connection: D::Connection,
@@ -284,7 +284,7 @@ where
     }
 }
 
-/// What was taken with the spare descriptor in the tick before: is there another one by now?
+/// The connection accepted with the spare descriptor in the last tick: is there another spare by now?
 fn take_in_pending<D, H>(driver: &mut D, pools: &mut ShardPools, handler: &mut H)
 where
     D: Acceptor,

@@ -23,7 +23,7 @@ pub enum DriverChoice {
 }
 
 impl DriverChoice {
-    /// Looks what this kernel has; an error only if io_uring was asked for and is not to be had.
+    /// Checks what this kernel supports; an error only if io_uring was requested and is not available.
     pub fn choose(self) -> Result<ChosenDriver, IoError> {
         if self == Self::Auto && is_emulated() {
             return self.choose_by(|| Err(UringUnavailable::Emulated));
@@ -90,7 +90,7 @@ pub enum DriverKind {
 }
 
 impl DriverKind {
-    /// What [`crate::Driver::name`] of it says.
+    /// Its [`crate::Driver::name`].
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,12 +100,12 @@ impl DriverKind {
     }
 }
 
-/// What was chosen, and why; prints as one line.
+/// The choice and its reason; prints as one line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ChosenDriver {
     /// Which.
     pub kind: DriverKind,
-    /// What of the kernel it will use.
+    /// The kernel features it will use.
     pub features: DriverFeatures,
     /// Why, as the rest of a sentence.
     pub reason: String,

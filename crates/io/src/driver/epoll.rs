@@ -1,11 +1,10 @@
 //! The readiness kernel: epoll, edge-triggered.
 //!
-//! Per batch of ready sockets one wait; per socket one receive, into the shard's one I/O buffer,
-//! and one send. The kernel says once that a socket is ready, and the driver remembers it until
-//! that is used up: told again of everybody at each wait, four hundred clients that were put off
-//! took 60 us of each tick for being looked at. A receive that came back short is not repeated to see
-//! EAGAIN, unless there is more than bytes to come (see `STICKY`). `EPOLLOUT` is watched only while
-//! a socket is blocked, and a pause of receiving costs no system call.
+//! Per batch of ready sockets one wait; per socket one receive, into the shard's one I/O buffer, and one send. The
+//! kernel says once that a socket is ready, and the driver remembers it until that is used up: with level-triggered
+//! events, four hundred deferred clients took 60 us of each tick, just for being reported again. A short receive is not
+//! repeated to see EAGAIN, unless more than bytes may come (see `STICKY`). `EPOLLOUT` is watched only while a socket is
+//! blocked, and a pause of receiving costs no system call.
 //!
 //! ```text
 //! epoll.rs       the Driver methods, one tick; one socket's state; sockets with something left for a later tick;
@@ -75,13 +74,13 @@ const STICKY: EventFlags = EventFlags::RDHUP
     .union(EventFlags::ERR)
     .union(EventFlags::HUP);
 
-/// What every socket is watched for.
+/// The events every socket is watched for.
 const WATCHED: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)
     .union(EventFlags::PRI)
     .union(EventFlags::ET);
 
-/// Whether an event that was put off was admitted.
+/// Whether a deferred event was admitted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum IsTurn {
     No,
@@ -95,12 +94,12 @@ pub struct EpollDriver {
     accepting: Option<Accepting>,
     sockets: Slab<Socket>,
     queued_sends: Slab<QueuedBuffer>,
-    /// Sockets in `Stage::Failing`, to be reported; may hold dead ids.
+    /// Sockets in `Stage::Failing`, to be reported; may hold stale ids.
     failing: VecDeque<SocketId>,
     /// Descriptors of removed sockets; epoll watches none of them.
     close_queue: CloseQueue<(OwnedFd, Opener)>,
     socket_count: SocketCount,
-    /// What the shard receives into, while it has sockets.
+    /// The receive buffer, while the shard has sockets.
     io_buffer: Option<Lease>,
     /// How much each socket may receive, in this tick and its turn.
     turn_bytes: usize,
@@ -152,7 +151,7 @@ impl EpollDriver {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(IoError::system("epoll_create1"))?;
         let wake = WakeReceiver::new()?;
-        // Edge-triggered: each write is an event, and nobody has to read the eventfd.
+        // Edge-triggered: each write is an event, and the eventfd need not be read.
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, wake.fd(), EventData::new_u64(WAKE_TOKEN), flags)
             .map_err(IoError::system("epoll_ctl"))?;
@@ -210,8 +209,7 @@ impl EpollDriver {
         self.sockets.get(handle_of(id)).is_some()
     }
 
-    /// Has the kernel say when there is room to send, or no longer. A kernel that refuses (ENOMEM) fails
-    /// the socket.
+    /// Makes the kernel report room to send, or stops that. A kernel that refuses (ENOMEM) fails the socket.
     fn watch_room(&mut self, id: SocketId, is_wanted: bool) {
         let Self {
             sockets,
@@ -257,8 +255,8 @@ impl EpollDriver {
         self.close_later(socket);
     }
 
-    /// The kernel says that a socket failed. Many connections that reset at once have that said of all
-    /// together, and each is a close.
+    /// The kernel reports that a socket failed. When many connections reset at once they are all reported together, and
+    /// each is a close.
     fn fail_in_turn<H>(
         &mut self,
         id: SocketId,
@@ -274,13 +272,13 @@ impl EpollDriver {
         if self.scheduler.admits_end(socket.usage, Work::End) {
             return self.remove_failed(id, error, pools, handler);
         }
-        // What it still sends until then must not count as prompt.
+        // Bytes it still sends until then must not count as prompt.
         socket.usage = Usage::NEW;
         self.counters.deferred += 1;
         self.fail_later(id, error);
     }
 
-    /// Closes a socket and tells its owner why.
+    /// Closes a socket and reports the reason to its owner.
     fn remove_failed<H>(
         &mut self,
         id: SocketId,
@@ -469,7 +467,7 @@ impl Driver for EpollDriver {
     }
 }
 
-// What the epoll driver knows about one socket.
+// State of one socket in the epoll driver.
 //
 // An idle socket owns no buffer; a blocked one owns those its sender gave.
 
@@ -479,7 +477,7 @@ struct Socket {
     fd: OwnedFd,
     life: Life,
     usage: Usage,
-    /// What the kernel said and nobody has acted on: it says everything once.
+    /// Reported events not handled yet: the kernel reports each once.
     ready: EventFlags,
     /// Is in the queue for a turn.
     is_waiting: bool,
@@ -519,7 +517,7 @@ impl Socket {
         self.fd
     }
 
-    /// What epoll watches it for.
+    /// The events epoll watches it for.
     fn watched(&self) -> EventFlags {
         match self.watches_room {
             true => WATCHED.union(EventFlags::OUT),
@@ -527,7 +525,7 @@ impl Socket {
         }
     }
 
-    /// Whether a turn would change anything.
+    /// Whether handling it would change anything.
     fn wants_turn(&self) -> bool {
         let wanted = match self.life.stage() {
             // Reported in a turn of another kind.
@@ -541,15 +539,15 @@ impl Socket {
     }
 }
 
-// Sockets of which the kernel has said already that they are ready, and of which something is left for a
-// later tick: they had more than one receive holds, or the tick's budget was spent (see `scheduler`).
+// Sockets that the kernel has reported as ready, and that have work left for a later tick: they had more than one
+// receive holds, or the tick's budget was spent (see `scheduler`).
 //
 // Each kind is served in the order in which it came, and goes to the end of its queue: sixteen that
 // sent heads without end once had all turns among the first six of them, and ten met the deadline of
 // their heads.
 
-/// All kinds; may hold dead ids, and such that want nothing any more. Bound: a socket stands in one of them
-/// once, and what is left of a closed one is passed over when its turn comes.
+/// All kinds; may hold stale ids, and sockets without work. Bound: a socket is in one of them once, and stale ids are
+/// skipped at their turn.
 struct Waiting {
     /// Prompt sockets and those of our own making, which go on in the next tick.
     first: VecDeque<SocketId>,
@@ -607,7 +605,7 @@ impl EpollDriver {
         self.keep(id, flags);
     }
 
-    /// Remembers what the kernel said for a later tick.
+    /// Stores the kernel's report for a later tick.
     #[cold]
     fn keep(&mut self, id: SocketId, flags: EventFlags) {
         if let Some(socket) = self.socket(id) {
@@ -660,7 +658,7 @@ impl EpollDriver {
     {
         self.turn_bytes = self.turn_bytes_of_others();
         for work in [Work::Receive, Work::Bulk] {
-            // What goes to the end of the queue meanwhile has had its turn.
+            // Sockets added to the end of the queue meanwhile have had their turn.
             for _ in 0..self.waiting.queue_of(work).len().min(EVENTS_PER_WAIT) {
                 let Some(&id) = self.waiting.queue_of(work).front() else {
                     break;
@@ -686,7 +684,7 @@ impl EpollDriver {
         }
     }
 
-    /// What it still wants its turn for.
+    /// The work it still waits for.
     fn leaves_queue(&mut self, id: SocketId) -> Option<EventFlags> {
         let socket = self.socket(id)?;
         socket.is_waiting = false;
@@ -724,7 +722,7 @@ impl EpollDriver {
                 if let Some(count) = self.spin(start_ns, deadline_ns, events)? {
                     return Ok(count);
                 }
-                // What is left of the wait; the spin ends before the deadline, or would have said.
+                // The rest of the wait; the spin ends before the deadline, or would have reported it.
                 wait_ns = deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(self.now_ns));
             } else {
                 slept_from_ns = Some(start_ns);
@@ -749,8 +747,7 @@ impl EpollDriver {
             || self.has_pending_connection()
     }
 
-    /// Looks again and again until there is something to handle. `None`: the time for that is
-    /// over and nothing came, so sleep.
+    /// Polls until there is something to handle. `None`: the time is over and nothing came, so sleep.
     fn spin(
         &mut self,
         start_ns: u64,
@@ -781,7 +778,7 @@ impl EpollDriver {
         Ok(found.or(is_time.then_some(0)))
     }
 
-    /// One counted wait; `None` is for ever.
+    /// One counted wait; `None`: no limit.
     fn wait_once(
         &mut self,
         wait_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! What a driver uses of its kernel, as a value that can be printed and kept.
+//! The kernel features a driver uses, as a value that can be printed and stored.
 
 use std::fmt;
 
@@ -16,15 +16,15 @@ pub enum DriverFeature {
     SkipSuccess,
     /// Completions are worked out when the shard waits, not in the middle of its work.
     DeferredTaskRun,
-    /// The kernel knows that one thread submits.
+    /// The kernel may rely on a single submitting thread.
     SingleIssuer,
-    /// The ring is found without looking its descriptor up.
+    /// The ring is registered, which saves a descriptor lookup.
     RegisteredRing,
     /// Submissions are read in place.
     NoSubmissionArray,
     /// Waits take a point in time instead of a duration.
     AbsoluteTimeouts,
-    /// The kernel says in memory that it has work, so that polling costs no system call.
+    /// The kernel sets a flag in memory when it has work, so that polling costs no system call.
     TaskRunFlag,
 }
 

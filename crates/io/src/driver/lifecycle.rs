@@ -5,10 +5,9 @@
 //! Connecting -> Open -> Sending -> Lingering -> Closed   (close_after_send)
 //!        \________\__-> Failing -> Closed                (reported in a later tick)
 //! ```
-//! Closing a TCP socket with unread bytes sends a reset, and a reset destroys what the peer has not read
-//! yet, often the very answer that says why. So a socket whose owner leaves sends its queue, then a FIN,
-//! and discards what arrives until the peer's FIN. The bounds are here; without them an idle peer would keep the
-//! socket of a connection that nobody serves any more.
+//! Closing a TCP socket with unread bytes sends a reset, and a reset destroys what the peer has not read yet, often the
+//! response with the reason. So a socket whose owner leaves sends its queue, then a FIN, and discards bytes until the
+//! peer's FIN. The limits are here; without them an idle peer would keep the socket of an unserved connection.
 
 use super::SocketId;
 use super::accepting::RETRY_TIMER_USER;
@@ -29,7 +28,7 @@ const DISCARD_BYTES_MAX: u32 = 4 << 20;
 /// Where a socket is in its life.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// The handshake runs; what is sent waits.
+    /// The handshake runs; output waits.
     Connecting,
     /// Bytes flow.
     Open,
@@ -40,11 +39,11 @@ pub(super) enum Stage {
     /// A call failed outside the socket's own event; the owner learns of it in a later tick, behind what had
     /// arrived before: see [`Life::has_last_bytes`].
     Failing(Errno),
-    /// Its id is dead, but the kernel may still have operations on it.
+    /// Its id is stale, but the kernel may still have operations on it.
     Closed,
 }
 
-/// Whether bytes are wanted.
+/// Whether it receives.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Receiving {
     On,
@@ -60,21 +59,21 @@ pub(super) enum IsMoreLeft {
     Yes,
 }
 
-/// What a driver has to do after a transition.
+/// Actions of a driver after a transition.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "the transition has happened already"]
 pub(super) enum CloseStep {
     Nothing,
-    /// The queue goes out within [`STALL_NS`]; what arrives is discarded.
+    /// The queue goes out within [`STALL_NS`]; received bytes are discarded.
     SendQueue,
     /// A part of the queue has gone out: [`STALL_NS`] begin anew.
     ExtendDeadline,
-    /// Send a FIN; what arrives is discarded for [`LINGER_NS`].
+    /// Send a FIN; received bytes are discarded for [`LINGER_NS`].
     Linger,
     Close,
     /// Close with a reset: the peer does not take what it was sent.
     Reset,
-    /// Drop the queue, and tell the owner in a later tick.
+    /// Drop the queue, and report to the owner in a later tick.
     ReportFailure,
 }
 
@@ -129,9 +128,9 @@ impl Life {
         )
     }
 
-    /// Whether what arrived before a send failed is still to be delivered. A server that refuses an upload
-    /// answers, closes and thereby resets: the response is here while the upload's next send fails. Bound: a
-    /// connection that is gone receives no more, so it is what the kernel's buffer held.
+    /// Whether bytes that arrived before a send failed are still to be delivered. A server that refuses an upload
+    /// responds, closes and so resets: the response is here while the upload's next send fails. Bound: a broken
+    /// connection receives no more, so these are at most the bytes in the kernel's buffer.
     pub(super) fn has_last_bytes(&self) -> bool {
         let is_gone = matches!(
             self.stage,
@@ -252,7 +251,7 @@ impl Life {
     fn fail(&mut self, error: Errno) -> CloseStep {
         match self.stage {
             Stage::Failing(_) | Stage::Closed => CloseStep::Nothing,
-            // Its owner left: nobody is to be told.
+            // Its owner left: no event is reported.
             Stage::Sending | Stage::Lingering => CloseStep::Close,
             Stage::Connecting | Stage::Open => {
                 self.stage = Stage::Failing(error);
@@ -285,7 +284,7 @@ pub(super) struct Closing {
     order: VecDeque<SocketId>,
 }
 
-/// What the steps need of a driver.
+/// The operations of a driver that the steps need.
 pub(super) trait SocketDriver {
     /// `None`: the socket is gone.
     fn life(&mut self, id: SocketId) -> Option<&mut Life>;
@@ -301,7 +300,7 @@ pub(super) trait SocketDriver {
 
     fn send_fin(&mut self, id: SocketId) -> Result<(), Errno>;
 
-    /// Has what arrives be looked at, to be thrown away.
+    /// Makes arriving bytes be received and dropped.
     fn receive_to_discard(&mut self, id: SocketId);
 
     fn remove(&mut self, id: SocketId);
@@ -316,7 +315,7 @@ pub(super) trait SocketDriver {
     fn accept_again(&mut self);
 }
 
-/// What a transition asks for.
+/// The action a transition requires.
 pub(super) fn perform<D: SocketDriver>(driver: &mut D, id: SocketId, step: CloseStep) {
     match step {
         CloseStep::Nothing => {}
@@ -391,8 +390,8 @@ pub(super) fn shorten_lingering<D: SocketDriver>(driver: &mut D, allowed_ns: u64
     driver.closing_mut().order = order;
 }
 
-/// Marks a socket whose failure its owner learns of in a later tick: methods report nothing themselves, so
-/// that no handler runs inside another one.
+/// Marks a socket whose failure is reported to its owner in a later tick: methods report nothing themselves, so that no
+/// handler runs inside another one.
 pub(super) fn fail_later<D: SocketDriver>(driver: &mut D, id: SocketId, error: Errno) {
     if let Some(life) = driver.life(id) {
         let step = life.fail(error);
@@ -419,7 +418,7 @@ pub(super) fn end_oldest_closing<D: SocketDriver>(driver: &mut D) -> bool {
     oldest.is_some()
 }
 
-/// Ends a closing socket whose time is over.
+/// Ends a closing socket whose time has passed.
 pub(super) fn end_late<D: SocketDriver>(driver: &mut D, id: SocketId) {
     if let Some(life) = driver.life(id) {
         let step = life.deadline_passed();

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// A driver of one socket that only writes down what it was told to do.
+/// A driver of one socket that only records its calls.
 struct Recorder {
     life: Life,
     closing: Closing,
@@ -140,8 +140,8 @@ fn every_wait_for_a_peer_ends() {
 
 /// A server with an idle client took 2.0 to 2.4 s to stop.
 ///
-/// Goal: when all else is done, a peer that has been sent all is waited for shortly, however often that is said; one that
-/// is still being sent to keeps its time.
+/// Goal: when all else is done, the driver waits only briefly for a peer that has been sent all bytes, however often it
+/// is told to; one that is still being sent to keeps its time.
 #[test]
 fn lingering_is_cut_short_at_the_end() {
     let mut driver = Recorder::new(Stage::Open);
@@ -167,8 +167,8 @@ fn lingering_is_cut_short_at_the_end() {
     assert_eq!(sending.done[1..], ["fin", "discard", "close"]);
 }
 
-/// Goal: what is only to be closed is closed at once: a connection that is not made, one whose peer has
-/// finished, one that takes no FIN.
+/// Goal: sockets without a graceful close are closed at once: an unfinished connection, one whose peer has finished,
+/// one that takes no FIN.
 #[test]
 fn nothing_lingers_without_a_reason() {
     let mut connecting = Recorder::new(Stage::Connecting);
@@ -197,8 +197,8 @@ fn ended_ids_are_dropped() {
 }
 
 proptest! {
-    /// Goal: whatever happens in whatever order, an owner is told of a failure at most once and never after it
-    /// left, a socket closes once, and only a closing one is counted and has a deadline.
+    /// Goal: whatever happens in whatever order, an owner gets a failure at most once and never after it left, a socket
+    /// closes once, and only a closing one is counted and has a deadline.
     #[test]
     fn any_course_keeps_the_contract(
         starts_open in any::<bool>(),

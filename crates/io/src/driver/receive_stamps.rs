@@ -1,8 +1,8 @@
-//! When bytes arrived, by the kernel: what a thread that woke late cannot know from its own clock.
+//! Arrival times of bytes, from the kernel: a thread that woke late cannot know them from its own clock.
 //!
-//! The load generator asks for them with [`super::Driver::stamp_receives`]; of a driver that can,
-//! every n-th receive takes the stamp along, as a control message beside the bytes. The kernel
-//! stamps a segment when it enters the receive path, before any thread is woken for it.
+//! The load generator requests them with [`super::Driver::stamp_receives`]; if the driver supports it, every n-th
+//! receive reads the stamp too, as a control message beside the bytes. The kernel stamps a segment when it enters the
+//! receive path, before any thread is woken for it.
 #![allow(unsafe_code)]
 
 use crate::clock::{NS_PER_S, monotonic_ns};
@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::mem::{MaybeUninit, size_of, size_of_val};
 use std::{ptr, slice};
 
-/// Room for the stamps' control message and one that nobody asked for, aligned as the kernel wants.
+/// Room for the stamps' control message and an unrequested one, aligned as the kernel requires.
 type Control = [u64; 16];
 
 /// Which receives take their stamp along.
@@ -33,12 +33,12 @@ impl ReceiveStamps {
         self.until_next = self.until_next.min(every);
     }
 
-    /// Whether new sockets are to have stamps.
+    /// Whether new sockets get stamps.
     pub(super) fn is_on(&self) -> bool {
         self.every > 0
     }
 
-    /// Counts a receive: whether this one takes its stamp along.
+    /// Counts a receive; returns whether this one reads its stamp.
     #[inline]
     pub(super) fn turn(&mut self) -> bool {
         if self.every == 0 {
@@ -151,7 +151,7 @@ fn stamp_of(message: &libc::msghdr) -> Option<u64> {
     None
 }
 
-/// `None` for the zero that stands for no stamp.
+/// `None` for the zero that means no stamp.
 fn real_ns_of(stamp: &libc::timespec) -> Option<u64> {
     let seconds = u64::try_from(stamp.tv_sec).ok()?;
     let nanos = u64::try_from(stamp.tv_nsec).ok()?;

@@ -1,10 +1,9 @@
 //! No kernel at all: a network in memory with seeded faults and virtual time.
 //!
-//! What a test wants to see happens here on purpose and as often as it likes: receives split at
-//! any byte, sends that take one byte, resets in the middle of anything, no descriptors, no
-//! buffers, peers that never read, completions of sockets in any order, waits that end for
-//! nothing. One seed is one run, to the nanosecond; a run that fails prints its seed and its last
-//! events. Nothing ever sleeps: when there is nothing to do, the clock jumps.
+//! Rare events happen here on demand and as often as a test wants: receives split at any byte, sends that take one
+//! byte, resets in the middle of anything, no descriptors, no buffers, peers that never read, completions of sockets in
+//! any order, waits that end for nothing. One seed is one run, to the nanosecond; a run that fails prints its seed and
+//! its last events. It never sleeps: when there is nothing to do, the clock jumps.
 //!
 //! ```text
 //! sim.rs      the Driver methods, sockets coming and going; receives and sends in pieces; lingering close
@@ -85,8 +84,8 @@ pub struct SimDriver {
     closing: Closing,
     socket_count: SocketCount,
     scheduler: Scheduler,
-    /// Sockets that wait for the budget of a later tick, oldest first; may hold dead ids. Bound: each
-    /// socket stands in it once.
+    /// Sockets that wait for the budget of a later tick, oldest first; may hold stale ids. Bound: each socket is in it
+    /// once.
     waiting: VecDeque<SocketId>,
     now_ns: u64,
     /// Bytes between a connection and a buffer.
@@ -151,7 +150,7 @@ impl SimDriver {
         self.remove_with(id, Wire::close);
     }
 
-    /// As [`Self::close_socket`]; `close` says whether it was by a reset.
+    /// As [`Self::close_socket`]; `close`: whether it was by a reset.
     fn remove_with(&mut self, id: SocketId, close: fn(&mut Wire, usize) -> bool) {
         let until_tick = {
             let mut state = self.network.state();
@@ -192,7 +191,7 @@ impl SimDriver {
         self.resume_accepting();
     }
 
-    /// Closes a socket and tells its owner why.
+    /// Closes a socket and reports the reason to its owner.
     fn remove_failed<H>(
         &mut self,
         id: SocketId,
@@ -416,14 +415,14 @@ impl Drop for SimDriver {
     }
 }
 
-// What the simulated driver knows about one of its sockets.
+// State of one socket in the simulated driver.
 
-/// How the connection attempt of a socket ends, which the network knows already.
+/// Result of a socket's connection attempt, which the network knows already.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Attempt {
     /// With this outcome, in the next tick.
     Ends(Result<(), Errno>),
-    /// Never: where nobody ever answers.
+    /// Never: no listener ever responds.
     Unanswered,
 }
 
@@ -436,18 +435,18 @@ struct Socket {
     /// Of a closed one: its slot is not free before this tick.
     until_tick: u64,
     usage: Usage,
-    /// Stands in the queue of those that wait for a later tick.
+    /// It is in the queue for a later tick.
     is_waiting: bool,
-    /// What waits for room or for the next tick, oldest first.
+    /// Bytes that wait for room or for the next tick, oldest first.
     queue: VecDeque<Buffer>,
-    /// The queue was given in this tick and counts as sent; whether there is room shows later.
+    /// The queue was given in this tick and counts as sent; a lack of room is found later.
     is_late: bool,
-    /// There was no room for it, which its owner does not know yet.
+    /// There was no room for it, which is not reported yet.
     owes_blocked: bool,
 }
 
 impl Socket {
-    /// Bytes are queued of which the owner was told that they are as good as sent.
+    /// Bytes are queued that were reported as sent.
     fn owes_bytes(&self) -> bool {
         !self.queue.is_empty() && (self.is_late || self.owes_blocked)
     }
@@ -472,7 +471,7 @@ impl Socket {
 
 // Bytes in and out of one socket, in the pieces that the plan's chances make of them.
 
-/// What a flush achieved.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Flushed {
     /// Nothing is queued any more.
@@ -570,7 +569,7 @@ impl SimDriver {
             if let Some(socket) = self.socket(id)
                 && socket.life.stage() == Stage::Sending
             {
-                // What follows the last byte is up to the closing.
+                // After the last byte the closing state decides.
                 socket.is_late = false;
                 continue;
             }
@@ -634,7 +633,7 @@ impl SimDriver {
         }
     }
 
-    /// One receive of an open socket that has something to tell.
+    /// One receive of an open socket that has an event.
     fn receive_open<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
@@ -679,7 +678,7 @@ impl SimDriver {
         }
     }
 
-    /// What to receive into, unless memory or the plan says no.
+    /// A receive buffer, unless memory or the plan refuses it.
     fn free_buffer(&mut self, pools: &mut ShardPools) -> Option<Lease> {
         let mut state = self.network.state();
         let probability = state.plan.buffers_missing;
@@ -717,7 +716,7 @@ impl SimDriver {
 
 // Closing: the steps of a socket's life in the network in memory.
 
-/// What one look discards at most.
+/// How much one check discards at most.
 const DISCARD_STEP_BYTES: usize = 64 << 10;
 
 impl SimDriver {
@@ -808,7 +807,7 @@ impl SocketDriver for SimDriver {
         Ok(())
     }
 
-    /// Each tick looks at what arrived.
+    /// Each tick checks for received bytes.
     fn receive_to_discard(&mut self, _id: SocketId) {}
 
     fn remove(&mut self, id: SocketId) {

@@ -75,20 +75,18 @@ impl SocketCount {
     }
 }
 
-// Whether a shard spins before it sleeps: on, for at most so long, and only while that pays.
+// Decides whether a shard spins before it sleeps: if enabled, for a limited time, and only while that pays.
 //
-// Waking a thread that sleeps costs more than a short request, most of all in a virtual machine,
-// where an idle CPU has to be fetched back from the hypervisor. A shard with few busy connections
-// saves that by looking at memory for a while. The price is a CPU that does nothing else
-// meanwhile, so it is off unless asked for, and a spin in vain puts the next one off: by one
-// sleep, by two, by four, up to [`SKIPS_MAX`]. A spin that pays, or a sleep that ended within the
-// time that a spin would have taken, brings the next one back at once. A shard whose waits are
-// long thus spins at one wait in 65.
+// Waking a thread that sleeps costs more than a short request, most of all in a virtual machine, where the hypervisor
+// has to resume an idle CPU. A shard with few busy connections saves that by polling memory for a while. The price is a
+// CPU that does nothing else meanwhile, so it is off by default, and an unproductive spin delays the next one: by one
+// sleep, by two, by four, up to [`SKIPS_MAX`]. A spin that pays, or a sleep that ended within the time that a spin
+// would have taken, brings the next one back at once. A shard with long waits spins at one wait in 65.
 
 /// Sleeps between two spins of a shard for which spinning does not pay.
 const SKIPS_MAX: u32 = 64;
 
-/// How often a spin looks for events for each look at the clock.
+/// How often a spin polls for events between two reads of the clock.
 pub(super) const LOOKS_PER_CLOCK: u32 = 8;
 
 /// When to spin, from what the last spins gave.
@@ -98,7 +96,7 @@ pub(super) struct BusyPoll {
     limit_ns: u64,
     /// Sleeps until the next spin.
     skips_left: u32,
-    /// How many it will be after the next spin in vain.
+    /// How many it will be after the next unproductive spin.
     skips_next: u32,
 }
 
@@ -108,7 +106,7 @@ pub(super) enum SpinEnd {
     /// Something came.
     Found,
     /// At the moment for which the wait was planned: neither a reason to spin nor one against it. A load generator that
-    /// waits for its next request to be due would otherwise not spin for that request's answer.
+    /// waits for its next request to be due would otherwise not spin for that request's response.
     Deadline,
     /// Nothing came within the limit.
     Vain,
@@ -133,13 +131,13 @@ impl BusyPoll {
         }
     }
 
-    /// Whether it was asked for.
+    /// Whether it is enabled.
     #[inline]
     pub(super) const fn is_on(&self) -> bool {
         self.limit_ns > 0
     }
 
-    /// Whether this wait begins with a spin; asked once for each wait that may sleep.
+    /// Whether this wait begins with a spin; called once for each wait that may sleep.
     pub(super) fn is_due(&mut self) -> bool {
         if self.skips_left > 0 {
             self.skips_left -= 1;

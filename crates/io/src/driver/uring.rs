@@ -1,8 +1,7 @@
 //! The completion kernel: io_uring.
 //!
-//! One system call per tick hands over what the last tick asked for and waits for what comes next.
-//! Receiving is a submission that goes on by itself; the kernel picks the buffer
-//! when bytes arrive, so an idle connection has none.
+//! One system call per tick hands over the last tick's submissions and waits for completions. Receiving is a multishot
+//! submission; the kernel picks the buffer when bytes arrive, so an idle connection has none.
 //!
 //! ```text
 //! uring.rs      the Driver methods, one tick, dispatch; one socket's state and its operations; handing over, spinning,
@@ -77,21 +76,21 @@ pub struct UringDriver {
     /// Abandoned ones included.
     sockets: Slab<Socket>,
     queued: Slab<QueuedBuffer>,
-    /// Sockets in `Stage::Failing`, to be reported; may hold dead ids, as the next six.
+    /// Sockets in `Stage::Failing`, to be reported; may hold stale ids, as the next six.
     failing: VecDeque<SocketId>,
     /// With a send for the next wait.
     due: Vec<SocketId>,
     /// With a send that was handed over in this tick.
     handed_over: Vec<SocketId>,
-    /// Whose send turned out to be blocked in this tick.
+    /// Sockets whose send was blocked in this tick.
     found_blocked: Vec<SocketId>,
-    /// Of which nobody receives, to be watched from the end of the tick on.
+    /// Sockets with no receive submitted, watched from the end of the tick on.
     unwatched: Vec<SocketId>,
     /// That wait for their turn to receive.
     waiting: TurnQueue,
     /// With bytes or a FIN held that are wanted: put off, or receiving again.
     resumed: Vec<SocketId>,
-    /// Abandoned and with nothing in flight; may hold dead ids.
+    /// Abandoned and with nothing in flight; may hold stale ids.
     close_queue: CloseQueue<SocketId>,
     socket_count: SocketCount,
     scheduler: Scheduler,
@@ -125,8 +124,8 @@ impl UringDriver {
         Self::with_features(mode, features)
     }
 
-    /// The same, made for [`Driver::set_busy_poll`] with this limit: its kernel says in memory when
-    /// it has work, which costs a driver that does not spin a little for nothing.
+    /// The same, made for [`Driver::set_busy_poll`] with this limit: its kernel sets a flag in memory when it has work,
+    /// a small cost without use if the driver does not spin.
     pub fn busy_polling(mode: PoolMode, limit_ns: u64) -> Result<Self, IoError> {
         let features = probe().map_err(IoError::UringUnavailable)?;
         if limit_ns == 0 {
@@ -187,7 +186,7 @@ impl UringDriver {
         Ok(driver)
     }
 
-    /// Watches the waker. Edge-triggered: each write is an event, and nobody has to read.
+    /// Watches the waker. Edge-triggered: each write is an event, and no read is needed.
     fn arm_wake(&mut self) {
         let events = (libc::EPOLLIN | libc::EPOLLET).cast_unsigned();
         let entry = opcode::PollAdd::new(types::Fd(self.wake.fd().as_raw_fd()), events)
@@ -226,7 +225,7 @@ impl UringDriver {
         Ok(())
     }
 
-    /// What became of this tick's sends, before any handler can give new ones.
+    /// Results of this tick's sends, before any handler can give new ones.
     #[inline]
     fn settle_sends(&mut self) {
         if self.handed_over.is_empty() {
@@ -294,7 +293,7 @@ impl UringDriver {
                     self.arm_wake();
                 }
             }
-            // The first was looked at before all others; of the second nobody wants to hear.
+            // The first was handled before all others; the second is ignored.
             Operation::SendNow | Operation::Cancel => {}
         }
     }
@@ -477,7 +476,7 @@ impl Driver for UringDriver {
     }
 
     fn trim_pools(&mut self) -> usize {
-        // The buffers not here, but when the tick is over: a handler may be looking at one.
+        // Buffers are not returned here, but after the tick: a handler may be reading one.
         self.is_withdrawal_asked = self.sockets.is_empty();
         let returned_bytes = if self.is_withdrawal_asked {
             self.buffers.leased_bytes()
@@ -498,7 +497,7 @@ fn list() -> Vec<SocketId> {
     Vec::with_capacity(256)
 }
 
-// What the ring driver knows about one socket.
+// State of one socket in the ring driver.
 //
 // An idle socket owns no buffer: the kernel picks one when bytes arrive.
 
@@ -542,7 +541,7 @@ struct Socket {
     send: SendOperation,
     /// The kernel watches the handshake's end.
     has_connect: bool,
-    /// The kernel watches for a failure, since nobody receives.
+    /// The kernel watches for a failure, since no receive is submitted.
     has_watch: bool,
     /// Bytes have arrived before: it is worth asking for more than one message.
     is_lasting: bool,
@@ -554,9 +553,9 @@ struct Socket {
     is_send_finished: bool,
     /// The bytes of `SendOperation::Due` and `HandedOver`.
     sending: Buffer,
-    /// What the kernel had no room for.
+    /// Bytes the kernel had no room for.
     queue: BufferQueue,
-    /// What came during a pause, or was put off.
+    /// Bytes that came during a pause, or were deferred.
     held: BufferQueue,
 }
 
@@ -595,13 +594,13 @@ impl Socket {
         self.fd.as_raw_fd()
     }
 
-    /// Whether a receive is with the kernel.
+    /// Whether a receive is in flight.
     fn has_receive(&self) -> bool {
         use ReceiveOperation::{Cancelled, Multishot, Once, Turn};
         matches!(self.receive, Once | Turn | Multishot | Cancelled)
     }
 
-    /// Whether the kernel has any operation on it that will be completed some time.
+    /// Whether the kernel has any operation on it that will be completed.
     fn is_in_flight(&self) -> bool {
         self.has_receive()
             || self.send == SendOperation::Queued
@@ -613,8 +612,8 @@ impl Socket {
 // Sockets that wait to receive: they found no buffer, or flood and are not asked more often than the tick's
 // budget admits.
 
-/// Both kinds, each in the order in which it came; may hold dead ids. Bound: a socket stands in one of them
-/// once, and what is left of a closed one is passed over when its turn comes.
+/// Both kinds, each in the order in which it came; may hold stale ids. Bound: a socket is in one of them once, and
+/// stale ids are skipped at their turn.
 struct TurnQueue {
     starved: VecDeque<SocketId>,
     bulk: VecDeque<SocketId>,
@@ -696,7 +695,7 @@ impl Drop for UringDriver {
             self.remove(id_of(handle));
         }
         self.wait_for_the_kernel(has_accept);
-        // What the kernel still holds after so long is better lost than reused.
+        // Operations that the kernel still holds after so long: their memory is leaked, not reused.
         for (_, socket) in self.sockets.iter_mut() {
             while let Some(data) = socket.queue.pop(&mut self.queued) {
                 std::mem::forget(data);
@@ -740,9 +739,9 @@ impl UringDriver {
 
 // Handing over what a tick asked for and waiting for what comes next, in one system call.
 //
-// A spin is for few connections, so it sends what is due by plain system calls, which are quicker
-// than the ring for one, and enters the ring when the kernel says, by a flag in memory, that it
-// has completions to work out. Kernels without that flag are asked by system calls, as epoll is.
+// A spin is for few connections, so it sends by plain system calls, which are faster than the ring for a single send,
+// and enters the ring when a flag in memory shows that the kernel has completions to produce. Kernels without that flag
+// are polled by system calls, like epoll.
 
 /// Up to so many sends go out one by one before a spin; more are cheaper through the ring.
 const DIRECT_SENDS_MAX: usize = 2;
@@ -750,11 +749,11 @@ const DIRECT_SENDS_MAX: usize = 2;
 /// The kernel works out some twenty completions in a call. After so many it may have more.
 const HANDED_OUT_MAX: usize = 16;
 
-/// Calls of one tick that look for prompt clients behind a flood.
+/// Calls of one tick that search for prompt clients behind a flood.
 const LOOKS_FOR_PROMPT_CLIENTS_MAX: usize = 16;
 
-/// How long a kernel may have no memory for what is handed over. All peers of the shard wait meanwhile; what lasts
-/// longer does not pass, and the shard ends with an error.
+/// How long a kernel may have no memory for submissions. All peers of the shard wait meanwhile; a longer shortage is
+/// taken as permanent, and the shard ends with an error.
 const MEMORY_WAIT_MAX_NS: u64 = 10_000_000_000;
 
 impl UringDriver {
@@ -778,7 +777,7 @@ impl UringDriver {
         self.take_completions()
     }
 
-    /// What has happened has not all been told of.
+    /// Not all events have been reported.
     fn is_behind(&mut self) -> bool {
         !self.failing.is_empty()
             || !self.resumed.is_empty()
@@ -824,8 +823,8 @@ impl UringDriver {
         self.sleep(wait)
     }
 
-    /// Looks again and again until there is something to handle or the deadline is met. False: the
-    /// time for that is over and nothing came, so sleep.
+    /// Polls until there is something to handle or the deadline is met. False: the time is over and nothing came, so
+    /// sleep.
     fn spin(&mut self, start_ns: u64, deadline_ns: Option<u64>) -> Result<bool, IoError> {
         let end_ns = self.busy_poll.end_ns(start_ns, deadline_ns);
         let must_ask = !self.features.has(DriverFeature::TaskRunFlag);
@@ -841,7 +840,7 @@ impl UringDriver {
             self.wait_once(Wait::Look)?;
         }
         while now_ns < end_ns {
-            // What could not be handed over, or not be sent, is no case for patience.
+            // With failed submissions or sends the driver does not spin.
             has_found = self.ring.has_completions()
                 || self.wake.is_used()
                 || !self.failing.is_empty()
@@ -877,7 +876,7 @@ impl UringDriver {
         self.ring.take_completions(&mut self.completions);
         self.now_ns = monotonic_ns();
         self.look_for_prompt_clients()?;
-        // Sends count as done when nothing is heard of them: so everything must have been said.
+        // Sends count as done unless a failure is reported: so all must have been submitted.
         let give_up_ns = self.now_ns.saturating_add(MEMORY_WAIT_MAX_NS);
         while !self.ring.is_handed_over() || self.ring.is_overflowing() {
             let before = (self.ring.unsubmitted(), self.completions.len());

@@ -10,9 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, bind, connect, sockopt};
 use std::net::{IpAddr, SocketAddr};
 
-/// Starts connecting to `address`, from the address `source` of this machine if there is one; a
-/// unix socket has none. The inner error is the peer's or network's answer; an outer
-/// error means that there is no socket.
+/// Starts connecting to `address`, from the address `source` of this machine if there is one; a unix socket has none.
+/// The inner error comes from the peer or the network; an outer error means that there is no socket.
 pub(crate) fn connect_start(
     address: &Address,
     source: Option<IpAddr>,
@@ -56,7 +55,7 @@ fn bind_without_port(fd: &OwnedFd, source: IpAddr) -> Result<(), IoError> {
             size_of_val(&on) as libc::socklen_t,
         )
     };
-    // A kernel without the option has fewer ports to give; binding works all the same.
+    // A kernel without the option has fewer ports; binding still works.
     bind(fd, &SocketAddr::new(source, 0)).map_err(|error| IoError::SourceUnusable {
         source_address: source,
         error,

@@ -1,8 +1,7 @@
 //! Handing bytes of a file to the kernel, which has them already: no copy through this process.
 //!
-//! `sendfile` has no way to say "not if the disk has to be waited for". So the page cache is asked
-//! first; what is not there is left to the caller. A page that goes in between is waited for: memory
-//! must be very short for that.
+//! `sendfile` has no flag against waiting for the disk. So the page cache is checked first; pages not there are left to
+//! the caller. A page that is evicted in between is waited for: memory must be very short for that.
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -13,14 +12,14 @@ use std::sync::OnceLock;
 /// `cachestat`, since Linux 6.5; the same number on all platforms.
 const CACHESTAT: libc::c_long = 451;
 
-/// What [`CACHESTAT`] is asked about.
+/// Input of [`CACHESTAT`].
 #[repr(C)]
 struct CacheRange {
     offset: u64,
     len: u64,
 }
 
-/// What it answers, in pages.
+/// Its result, in pages.
 #[repr(C)]
 #[derive(Default)]
 struct CacheCount {
@@ -45,13 +44,13 @@ pub(crate) fn send_file_now(
     let mut offset = range.start;
     match sendfile(socket, file, Some(&mut offset), len) {
         Ok(sent @ 1..) => Some(sent as u64),
-        // What is wrong with the socket or the file, a plain send or read will tell.
+        // A fault of the socket or the file is reported by a plain send or read.
         _ => None,
     }
 }
 
-/// Whether every page of the range is in memory. A kernel that cannot tell, or does not tell processes that may
-/// only read, counts as one that has none.
+/// Whether every page of the range is in memory. A kernel without this call, or that refuses it to processes with read
+/// access only, counts as having none.
 fn is_cached(file: BorrowedFd<'_>, range: &Range<u64>) -> bool {
     let page_bytes = rustix::param::page_size() as u64;
     let pages = range.end.div_ceil(page_bytes) - range.start / page_bytes;
@@ -74,8 +73,8 @@ fn is_cached(file: BorrowedFd<'_>, range: &Range<u64>) -> bool {
     result == 0 && count.cached >= pages
 }
 
-/// `sendfile` cannot be told to answer a peer that is gone with an error and not with a signal. Rust
-/// programs ignore the signal from the start; where somebody restored it, files are read and sent.
+/// `sendfile` has no flag that makes a closed peer an error instead of a signal. Rust programs ignore the signal from
+/// the start; if the program restored it, files are read and sent.
 fn is_harmless_to_gone_peers() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what is printed parses back to the same address.
+/// Goal: a printed address parses back to the same address.
 #[test]
 fn addresses_print_as_they_parse() {
     for text in [
@@ -56,7 +56,7 @@ fn only_resolve_looks_names_up() {
     ));
 }
 
-/// Goal: a name brings all of its addresses, families in turn, and a literal asks nobody.
+/// Goal: a name brings all of its addresses, families in turn, and a literal needs no resolver.
 #[test]
 fn a_name_brings_all_of_its_addresses() {
     let lookup = |host: &str, port: u16| {

@@ -24,8 +24,8 @@ fn only_what_is_meant_for_us_is_taken() {
     }
 }
 
-/// Goal: a TCP and a unix socket are taken with their addresses, as listeners for several shards, and
-/// the ones of the one who opened them stay open.
+/// Goal: a TCP and a unix socket are taken with their addresses, as listeners for several shards, and the opener's own
+/// descriptors stay open.
 #[test]
 fn sockets_become_listeners() {
     let directory = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ fn sockets_become_listeners() {
     assert!(path.exists(), "the path belongs to the one who made it");
 }
 
-/// Goal: what is no listening stream socket is refused with its number; so are more sockets than
+/// Goal: a descriptor that is not a listening stream socket is refused with its number; so are more sockets than
 /// shards, of which some would never be served.
 #[test]
 fn what_cannot_be_served_is_refused() {
@@ -80,8 +80,8 @@ fn what_cannot_be_served_is_refused() {
     assert_eq!(both.listeners(2).unwrap().len(), 2);
 }
 
-/// Goal: sockets of two addresses are refused. Only the first was asked whether strangers reach it, and
-/// one behind a loopback address let anybody make checkpoints.
+/// Goal: sockets of two addresses are refused. Only the first was checked for remote access, and a second one after a
+/// loopback address allowed checkpoints to any client.
 #[test]
 fn two_addresses_are_refused() {
     let [one, other] = ["127.0.0.1:0", "127.0.0.2:0"].map(|at| TcpListener::bind(at).unwrap());

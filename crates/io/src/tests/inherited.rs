@@ -3,10 +3,10 @@ use std::io::{ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Instant;
 
-/// `SIOCOUTQNSD` of linux/sockios.h: what was written and not sent yet.
+/// `SIOCOUTQNSD` of linux/sockios.h: bytes written and not sent yet.
 const UNSENT: libc::Ioctl = 0x894b;
 
-/// Goal: what is accepted is probed while it is idle, without another system call.
+/// Goal: an accepted connection is probed while it is idle, without another system call.
 #[test]
 fn accepted_connections_are_kept_alive() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -32,7 +32,7 @@ fn who_does_not_read_is_kept_little_of() {
     let (mut accepted, _) = listener.accept().unwrap();
     assert!(accepted.nodelay().unwrap());
     accepted.set_nonblocking(true).unwrap();
-    // What is refused while some is on its way goes after that has arrived: until the peer is full.
+    // Refused bytes go after those on their way have arrived: until the peer is full.
     let begin = Instant::now();
     loop {
         match accepted.write(&[0; 1 << 16]) {

@@ -2,13 +2,13 @@ use super::*;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 
-/// Goal: an address that somebody lets go of meanwhile, as a killed server does, can be had; one that
-/// stays taken is refused in the end.
+/// Goal: an address that is released meanwhile, as by a killed server, can be bound; one that stays in use is refused
+/// in the end.
 #[test]
 fn an_address_about_to_be_free_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
-    // Nobody else comes to listen here: the loopback address is this process's.
+    // No other process listens here: the loopback address is this process's.
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     let own = SocketAddr::from(([127, 64 + high, middle, low], 0));
     let port = TcpListener::bind(own).unwrap();

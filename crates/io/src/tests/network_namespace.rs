@@ -2,8 +2,8 @@ use super::*;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// Goal: two listen on one address at the same time, and who connects from within reaches the one that is
-/// there, from a thread of its own too; outside nobody is reached. Not every user may make a namespace.
+/// Goal: two listen on one address at the same time, and connections from within reach the one there, also from another
+/// thread; outside there is no listener. Not every user may make a namespace.
 #[test]
 fn one_address_is_two() {
     let spaces = match (NetworkNamespace::create(), NetworkNamespace::create()) {
@@ -35,7 +35,7 @@ fn one_address_is_two() {
     );
 }
 
-/// Goal: a thread whose work panics in a namespace is home again.
+/// Goal: a thread whose work panics in a namespace is back in the original one.
 #[test]
 fn a_panic_returns_home() {
     let Ok(space) = NetworkNamespace::create() else {

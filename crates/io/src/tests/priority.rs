@@ -1,7 +1,7 @@
 use super::*;
 use rustix::process::getpriority_process;
 
-/// Goal: what is raised is one thread, not the process, and only where that is permitted.
+/// Goal: only one thread is raised, not the process, and only if permitted.
 #[test]
 fn one_thread_is_raised() {
     let before = getpriority_process(None).unwrap();

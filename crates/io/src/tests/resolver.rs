@@ -32,8 +32,8 @@ fn wait_for(client: &mut ResolverClient) -> Answer {
     }
 }
 
-/// Goal: answers come back through the mailbox with a wake; the second question is answered from
-/// the cache; a name without addresses says which name it is.
+/// Goal: results come back through the mailbox with a wake; the second one comes from the cache; the error for a name
+/// without addresses contains the name.
 #[test]
 fn threads_answer_and_remember() {
     let lookups = Arc::new(AtomicUsize::new(0));
@@ -75,7 +75,7 @@ fn threads_answer_and_remember() {
     }
 }
 
-/// Goal: a lookup that panics is answered and counted, and its thread answers the next one.
+/// Goal: a lookup that panics gets an error and is counted, and its thread handles the next one.
 #[test]
 fn a_panicking_lookup_ends_no_thread() {
     let config = ResolverConfig {

@@ -8,8 +8,8 @@ fn served() -> Usage {
     usage
 }
 
-/// Goal: only short messages in few pieces, each answered before the next, are prompt; a load takes that
-/// away until a short one is answered, and a flood for longer.
+/// Goal: only short messages in few pieces, each with its response before the next, are prompt; a load ends that until
+/// a short one gets its response, and a flood for longer.
 #[test]
 fn a_client_that_asks_and_waits_is_prompt() {
     assert!(!Usage::NEW.is_prompt() && served().is_prompt());
@@ -130,8 +130,8 @@ proptest! {
         prop_assert!(queues.iter().all(VecDeque::is_empty));
     }
 
-    /// Goal: a socket that is not answered is not prompt for long, whatever it sends; one that asks shortly and
-    /// is answered each time is prompt again after a bounded number of responses.
+    /// Goal: a socket without responses is not prompt for long, whatever it sends; one with short requests and a
+    /// response to each is prompt again after a bounded number of responses.
     #[test]
     fn no_past_is_for_ever(past in proptest::collection::vec((0..3_u8, 0..10_000_usize), 0..200)) {
         let mut usage = Usage::NEW;

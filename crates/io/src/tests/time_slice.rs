@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: the kernel takes it and tells it back where it knows slices, and nothing else changes.
+/// Goal: the kernel takes it and returns it if it supports slices, and nothing else changes.
 #[test]
 fn a_slice_is_all_that_changes() {
     let thread = std::thread::spawn(|| {

@@ -1,10 +1,9 @@
-//! What comes before anything else on an accepted socket: the PROXY header.
+//! The start of an accepted socket: the PROXY header.
 //!
-//! A socket that is accepted is kept here until its head is whole; then it is accepted as others
-//! are, and what came behind the head is its first bytes. Its owner never hears of one whose head
-//! does not come.
+//! A socket that is accepted is kept here until its head is whole; then it is accepted like others, and the bytes after
+//! the header are its first ones. A socket without a header is never reported to its owner.
 //!
-//! Clients that know the protocol do not need one, and all others were not to come here.
+//! Clients that use the protocol do not need one, and all others were not to come here.
 
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolMode, Slab};
 
@@ -16,7 +15,7 @@ use crate::timer_wheel::TimerId;
 
 use super::layer::Layer;
 
-/// How long a head may still take once nobody new is accepted: what was sent is here by then.
+/// How long a header may still take once no sockets are accepted: bytes already sent have arrived by then.
 const LAST_HEADS_NS: u64 = 1_000_000_000;
 
 /// One accepted socket without its head.
@@ -28,14 +27,14 @@ pub(super) struct Nameless {
     deadline_ns: u64,
 }
 
-/// See the module.
+/// Sockets that wait for their PROXY header.
 pub(super) struct Awaited {
     /// From accept until the head is whole, and until a handshake behind it is over.
     timeout_ns: u64,
     count_max: usize,
     nameless: Slab<Nameless>,
     by_slot: Vec<Option<Handle<Nameless>>>,
-    /// What heads told, by slot; of the socket that is named with it.
+    /// Contents of headers, by slot; with the socket they belong to.
     told: Vec<Option<(SocketId, Ends)>>,
     is_ending: bool,
     pub(super) counters: ProxyHeadCounters,
@@ -54,7 +53,7 @@ impl Awaited {
         }
     }
 
-    /// What the head of a socket told.
+    /// Content of a socket's header.
     pub(super) fn ends(&self, socket: SocketId) -> Option<Ends> {
         let (of, ends) = (*self.told.get(socket.slot())?)?;
         (of == socket).then_some(ends)
@@ -114,7 +113,7 @@ impl Awaited {
     }
 }
 
-/// What bytes have led to.
+/// Result of received bytes.
 enum Taken {
     /// The head is not whole.
     Part,
@@ -188,7 +187,7 @@ impl Layer {
         }
     }
 
-    /// Bytes of a socket whose head is awaited. False: it is none of those.
+    /// Bytes of a socket whose header is awaited. False: it is not such a socket.
     #[inline]
     pub(super) fn takes_head<D: Driver>(
         &mut self,
@@ -221,7 +220,7 @@ impl Layer {
         true
     }
 
-    /// Forgets a socket whose head will not come. False: it is none of those.
+    /// Forgets a socket whose header will not come. False: it is not such a socket.
     pub(super) fn refuse_head(&mut self, socket: SocketId, failure: ProxyHeadFailure) -> bool {
         let Some(awaited) = self.awaited.as_deref_mut() else {
             return false;
@@ -234,7 +233,7 @@ impl Layer {
         true
     }
 
-    /// Nothing new is accepted: what is here has a moment left.
+    /// No sockets are accepted any more: those here have a short time left.
     pub(super) fn hurry_heads(&mut self, now_ns: u64) {
         let Some(awaited) = self.awaited.as_deref_mut() else {
             return;

@@ -32,15 +32,15 @@ pub enum TlsError {
     Unreadable {
         /// Which.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// What looks like PEM is none.
+    /// The PEM text is invalid.
     #[error("{} is not PEM: {reason}", path.display())]
     NotPem {
         /// Which.
         path: PathBuf,
-        /// The reader's words.
+        /// The reader's error.
         reason: String,
     },
     /// No certificate in the file.
@@ -73,7 +73,7 @@ pub enum TlsError {
     KeyUnusable {
         /// Which.
         path: PathBuf,
-        /// The provider's words.
+        /// The provider's error.
         reason: String,
     },
     /// A certificate that cannot be read.
@@ -81,7 +81,7 @@ pub enum TlsError {
     CertificateUnreadable {
         /// Which.
         path: PathBuf,
-        /// The reader's words.
+        /// The reader's error.
         reason: String,
     },
     /// They belong to two different certificates.
@@ -102,7 +102,7 @@ pub enum TlsError {
     /// No random numbers for tickets, or no protocol in common with ourselves.
     #[error("TLS cannot be set up: {reason}")]
     SetUp {
-        /// The library's words.
+        /// The library's error.
         reason: String,
     },
 }
@@ -148,7 +148,7 @@ impl fmt::Display for CertificateWarning {
 #[derive(Debug)]
 pub(super) struct Certificates {
     keys: Vec<Arc<CertifiedKey>>,
-    /// Names in small letters, as they stand in the certificates, to indexes in `keys`.
+    /// Names in lower case, as in the certificates, to indexes in `keys`.
     by_name: HashMap<String, Vec<usize>>,
 }
 
@@ -187,7 +187,7 @@ impl Certificates {
     ) -> &Arc<CertifiedKey> {
         let exact = name.and_then(|name| self.by_name.get(name));
         let indexes = exact.or_else(|| {
-            // `*` stands for exactly one label (RFC 9525, 6.3).
+            // `*` matches exactly one label (RFC 9525, 6.3).
             let (_, parent) = name?.split_once('.')?;
             self.by_name.get(&format!("*.{parent}"))
         });
@@ -235,7 +235,7 @@ pub(super) fn load_identity(
     read_pair(pair)
 }
 
-/// What a pair of files holds, whether the two belong together or not.
+/// Content of a pair of files, whether the two match or not.
 fn read_pair(
     pair: &CertificateFiles,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {

@@ -1,4 +1,4 @@
-//! TLS towards servers: trust, what to ask for, sessions to resume.
+//! TLS towards servers: trusted certificates, protocols, sessions to resume.
 //!
 //! Shared by all shards. Sessions are kept by rustls under a lock that is taken at handshakes alone.
 //! [`client_of_nodes`] is for a library that makes its connections itself, to many servers of one owner.
@@ -45,14 +45,14 @@ pub enum Trust {
     Anybody,
 }
 
-/// How a client speaks TLS.
+/// Settings of a TLS client.
 #[derive(Clone, Debug)]
 pub struct TlsClientOptions {
     /// The name or address that the server's certificate has to be for; a name is sent (SNI).
     pub host: String,
     /// Which certificates to trust.
     pub trust: Trust,
-    /// The certificate shown to servers that ask for one.
+    /// The certificate for servers that request one.
     pub identity: Option<CertificateFiles>,
     /// The protocols spoken inside, for ALPN.
     pub protocols: Vec<Vec<u8>>,
@@ -127,14 +127,14 @@ impl fmt::Debug for TlsClient {
 /// The names for which a server of several may have its certificate, beside its address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NodeNames {
-    /// One of these; what can be no name is passed over.
+    /// One of these; invalid names are skipped.
     Listed(Vec<String>),
     /// Any: the authorities sign for these servers alone.
     Any,
 }
 
-/// What rustls needs of a client of many servers, for a library that makes the connections itself and knows their
-/// addresses alone: each server has to show a certificate for its address or for one of `names`.
+/// The rustls configuration of a client of many servers, for a library that makes the connections itself and knows only
+/// addresses: each server needs a certificate for its address or for one of `names`.
 ///
 /// # Errors
 /// A file that cannot be used.
@@ -163,12 +163,12 @@ pub fn client_of_nodes(
     Ok(Arc::new(identified(builder, identity, &provider)?))
 }
 
-/// What of a certificate is checked in another way than rustls does it, beside that the server has its key.
+/// The checks of a certificate that differ from rustls' own. That the server has its key is always checked.
 #[derive(Debug)]
 enum Check {
     /// The authority, and that it is for the server's address or one of these names; `None`: for any.
     Names(Option<Vec<ServerName<'static>>>),
-    /// Nothing: anybody will do.
+    /// None: any server is accepted.
     Nothing,
 }
 
@@ -251,7 +251,7 @@ pub(super) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-/// Takes what [`Check`] says, and wants the server to have its key.
+/// Accepts certificates by [`Check`], and requires the server to have its key.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
@@ -318,14 +318,15 @@ impl ServerCertVerifier for Verifier {
 // TLS over one blocking socket: for commands that ask one request after another and wait for each response. Records and
 // buffers are rustls's own here: nothing of it is on a shard.
 
-/// A connection whose handshake is over. What it waits for is bounded by the socket's timeouts.
+/// A connection whose handshake is over. The socket's timeouts bound its waits.
 pub struct BlockingTls(StreamOwned<ClientConnection, TcpStream>);
 
 impl TlsClient {
-    /// Speaks TLS on a blocking socket, from the handshake on, which is done here.
+    /// Starts TLS on a blocking socket; does the handshake.
     ///
     /// # Errors
-    /// The socket's; or [`io::ErrorKind::InvalidData`], where the peer's certificate is not trusted or it speaks no TLS.
+    /// The socket's; or [`io::ErrorKind::InvalidData`], where the peer's certificate is not trusted or it does not use
+    /// TLS.
     pub fn over(&self, mut socket: TcpStream) -> io::Result<BlockingTls> {
         let connection = ClientConnection::new(self.config(), self.name());
         let mut connection = connection.map_err(io::Error::other)?;

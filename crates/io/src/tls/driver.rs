@@ -20,27 +20,27 @@ use rustix::io::Errno;
 use std::fmt;
 use std::net::IpAddr;
 
-/// A driver whose accepted sockets, or connected ones, speak TLS below and plaintext above.
+/// A driver whose accepted sockets, or connected ones, use TLS below and plaintext above.
 ///
-/// What is different from the driver below:
+/// Differences from the driver below:
 /// - A socket is reported as accepted before its handshake, so that code that counts connections
 ///   counts it. It fails with `ETIMEDOUT` when the handshake takes too long and with `EPROTO` when
 ///   TLS does not allow what the peer does.
 /// - What is sent before the handshake is over waits for it, and counts as blocked.
-/// - [`Driver::close`] says goodbye to the peer (`close_notify`) unless bytes are dropped: so a peer
-///   can tell a response that is whole from one that was cut.
-/// - [`Event::PeerFinished`] comes with the peer's goodbye, or with a FIN that it did not announce,
-///   which [`TlsCounters::truncated`] counts: an owner whose peers say how long their messages are,
-///   as HTTP requests do, finds out what was cut.
-/// - Sockets made by [`Driver::connect`] speak TLS only if it was made by [`Self::client`], those of
-///   [`Driver::connect_tls`] always. They are reported as connected after their handshake, so that
-///   timing of requests does not include it; but at once with [`TlsClient::behind_head`], whose
-///   handshake begins with [`Driver::send_below_tls`].
+/// - [`Driver::close`] sends `close_notify` to the peer unless bytes are dropped: so a peer can distinguish a whole
+///   response from a cut one.
+/// - [`Event::PeerFinished`] comes with the peer's `close_notify`, or with a FIN without it, which
+///   [`TlsCounters::truncated`] counts: an owner whose protocol has message lengths, like HTTP requests, detects cut
+///   messages itself.
+/// - Sockets made by [`Driver::connect`] use TLS only if it was made by [`Self::client`], those of
+///   [`Driver::connect_tls`] always. They are reported as connected after their handshake, so that timing of requests
+///   does not include it; but at once with [`TlsClient::behind_head`], whose handshake begins with
+///   [`Driver::send_below_tls`].
 /// - [`DriverCounters`] are those of the driver below: of ciphertext.
 pub struct Tls<D> {
     inner: D,
     layer: Layer,
-    /// Nobody speaks TLS: it is there for what comes before.
+    /// No socket uses TLS: the layer is only needed for the PROXY header.
     is_clear: bool,
     /// Why the socket failed that was reported last, if TLS ended it.
     told_failure: Option<(SocketId, TlsFailure)>,
@@ -62,22 +62,21 @@ impl<D: Driver> Tls<D> {
         Self::over(inner, layer)
     }
 
-    /// As [`Self::new`], but it is the sockets that are connected that speak TLS.
+    /// As [`Self::new`], but connected sockets use TLS instead of accepted ones.
     pub fn client(inner: D, client: &TlsClient, mode: PoolMode) -> Self {
         let layer = Layer::new(None, Some(client.clone()), mode, inner.clock_ns());
         Self::over(inner, layer)
     }
 
-    /// As [`Self::new`], for callers that connect to others with [`Driver::connect_tls`]; what is accepted speaks
-    /// TLS only with a `server`.
+    /// As [`Self::new`], for callers that connect to others with [`Driver::connect_tls`]; accepted sockets use TLS only
+    /// with a `server`.
     pub fn towards_others(inner: D, server: Option<&TlsServer>, mode: PoolMode) -> Self {
         let source = server.map(TlsServer::source);
         let layer = Layer::new(source, None, mode, inner.clock_ns());
         Self::over(inner, layer)
     }
 
-    /// Plaintext on all sockets, for [`Self::awaiting_heads`]: [`Driver::tls_counters`] has nothing to
-    /// tell.
+    /// Plaintext on all sockets, for [`Self::awaiting_heads`]: [`Driver::tls_counters`] returns nothing.
     pub fn in_plaintext(inner: D, mode: PoolMode) -> Self {
         let layer = Layer::new(None, None, mode, inner.clock_ns());
         Self {
@@ -95,10 +94,9 @@ impl<D: Driver> Tls<D> {
         }
     }
 
-    /// The same, where every accepted socket begins with a PROXY header, which says what
-    /// [`Driver::peer`] is to answer. Such a socket is reported once its head is whole; one without it is
-    /// closed. Head and handshake together may take `timeout_ns`, and `count_max` heads may be awaited at
-    /// a time.
+    /// The same, where every accepted socket begins with a PROXY header, which has the address for [`Driver::peer`].
+    /// Such a socket is reported once its head is whole; one without it is closed. Head and handshake together may take
+    /// `timeout_ns`, and `count_max` heads may be awaited at a time.
     #[must_use]
     pub fn awaiting_heads(mut self, timeout_ns: u64, count_max: usize, mode: PoolMode) -> Self {
         let awaited = Awaited::new(timeout_ns, count_max, mode);
@@ -106,7 +104,7 @@ impl<D: Driver> Tls<D> {
         self
     }
 
-    /// What the head of an accepted socket told.
+    /// Content of the header of an accepted socket.
     fn told(&self, socket: SocketId) -> Option<Ends> {
         self.layer.awaited.as_ref()?.ends(socket)
     }
@@ -222,7 +220,7 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn peer(&self, socket: SocketId) -> Option<Peer> {
         let peer = self.inner.peer(socket);
-        // A closed socket stays closed, whatever was told of it.
+        // A closed socket stays closed, whatever was reported of it.
         peer.map(|peer| self.told(socket).map_or(peer, |told| told.source))
     }
 

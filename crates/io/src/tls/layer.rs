@@ -29,8 +29,8 @@ pub(super) enum Closing {
     Reset,
 }
 
-/// For so long after a send a peer may not have read it. Its goodbye, which its owner here knows nothing
-/// of, may be on its way meanwhile: a socket closed with that unread is reset, and what was sent lost.
+/// For so long after a send a peer may not have read it. Its `close_notify`, unknown to the owner, may be on its way
+/// meanwhile: closing the socket with that unread resets it, and the sent bytes are lost.
 const UNREAD_NS: u64 = 200_000_000;
 
 /// All of [`super::Tls`] but the driver below it.
@@ -39,17 +39,17 @@ pub(super) struct Layer {
     pub(super) source: Option<ServerSource>,
     /// For sockets that are connected; without it they stay in plaintext.
     pub(super) client: Option<TlsClient>,
-    /// What the most patient of the clients so far takes of a server before its handshake is over.
+    /// The largest handshake limit of the clients so far, in bytes from a server.
     client_bytes_max: usize,
     pub(super) sessions: Slab<Session>,
     by_slot: Vec<Option<Handle<Session>>>,
-    /// What the owner is to be told, in this order.
+    /// Events for the owner, in this order.
     pub(super) queue: VecDeque<Queued>,
     /// Of handshakes.
     pub(super) deadlines: TimerWheel,
-    /// What is received and not opened, records to be sent, plaintext on its way to the owner.
+    /// Received bytes not decrypted yet, records to be sent, plaintext for the owner.
     pub(super) blocks: BlockPool,
-    /// What records are opened into; kept while there are sessions.
+    /// Buffer that records are decrypted into; kept while there are sessions.
     pub(super) room: Buffer,
     pub(super) counters: TlsCounters,
     /// Accepted sockets begin with a PROXY header.
@@ -108,8 +108,8 @@ impl Layer {
         Ok(())
     }
 
-    /// Takes in a socket whose peer is to speak TLS, until `until_ns` if that is not to be counted from
-    /// now; without a session for it, it is closed and nobody hears of it.
+    /// Adds a socket whose peer is to use TLS, with the deadline `until_ns` if it is not counted from now; without
+    /// memory for a session it is closed and not reported.
     pub(super) fn accept<D: Driver>(
         &mut self,
         inner: &mut D,
@@ -142,7 +142,7 @@ impl Layer {
         }
     }
 
-    /// Takes in a socket that is being connected to a peer that is to speak TLS.
+    /// Adds a socket that is being connected to a peer with TLS.
     pub(super) fn connect<D: Driver>(
         &mut self,
         inner: &mut D,
@@ -154,7 +154,7 @@ impl Layer {
         }
     }
 
-    /// The same, with TLS as `client` says.
+    /// The same, with the TLS settings `client`.
     pub(super) fn connect_as<D: Driver>(
         &mut self,
         inner: &mut D,
@@ -220,8 +220,8 @@ impl Layer {
         Some(session)
     }
 
-    /// Ends a connection that cannot go on; its owner hears of it after all that came before.
-    /// What is outgoing says why, and reaches even a peer that is still sending.
+    /// Ends a connection that cannot go on; reported to its owner after all earlier events. Outgoing bytes have the
+    /// reason, and reach even a peer that is still sending.
     #[cold]
     pub(super) fn fail<D: Driver>(
         &mut self,
@@ -354,9 +354,8 @@ impl Layer {
         SendOutcome::Blocked
     }
 
-    /// Ends a session whose owner leaves, with a goodbye to the peer if there is a way to: none in
-    /// the middle of a handshake, nor behind bytes that will be dropped. Returns how the socket is
-    /// to be closed.
+    /// Ends a session whose owner leaves, with `close_notify` to the peer if possible: not in the middle of a
+    /// handshake, nor after bytes that will be dropped. Returns how the socket is to be closed.
     pub(super) fn leave<D: Driver>(
         &mut self,
         inner: &mut D,
@@ -364,7 +363,7 @@ impl Layer {
         wanted: Closing,
     ) -> Closing {
         let Some(mut session) = self.forget(socket, TlsFailure::Refused) else {
-            // Its end is still to be told: to nobody now.
+            // Its end was still to be reported: it is dropped now.
             let is_its_end = |queued: &Queued| matches!(queued, Queued::Failed { socket: of, .. } if *of == socket);
             self.queue.retain(|queued| !is_its_end(queued));
             return wanted;
@@ -373,7 +372,7 @@ impl Layer {
             return wanted;
         }
         if session.deadline.is_some() {
-            // What it would have been told cannot be told.
+            // Its pending events are dropped.
             return Closing::Now;
         }
         if session.is_clear() || session.is_blocked && wanted == Closing::Now {
@@ -432,7 +431,7 @@ impl Layer {
     }
 }
 
-/// Remembers what the owner is told of a send.
+/// Stores the result of a send for the owner.
 #[inline]
 fn note_outcome(session: &mut Session, outcome: SendOutcome) -> SendOutcome {
     if outcome == SendOutcome::Blocked {
@@ -444,7 +443,7 @@ fn note_outcome(session: &mut Session, outcome: SendOutcome) -> SendOutcome {
 
 // Events of the driver below, kept until its tick is over and this driver can be lent out.
 
-/// Something to tell the owner, or to look at first.
+/// An event for the owner, or bytes to be handled first.
 #[derive(Debug)]
 pub(super) enum Queued {
     Accepted(SocketId),
@@ -511,8 +510,8 @@ impl Layer {
         }
     }
 
-    /// A peer that speaks TLS is spoken to first; the owner hears of it when the handshake is over, or at
-    /// once if it is the owner that begins.
+    /// With TLS the handshake comes first; the owner gets the event when it is over, or at once if the owner has to
+    /// send first.
     fn note_connected<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
         let speaks_first = self
             .session(socket)
@@ -571,12 +570,12 @@ impl Layer {
     }
 }
 
-// What one socket's bytes lead to, one event at a time.
+// Processes one socket's bytes, one event at a time.
 
-/// Plaintext handed to the owner at once, at most: what one receive brings.
+/// Plaintext passed to the owner at once, at most: the size of one receive.
 const ROOM_BYTES: usize = crate::pools::IO_BUFFER_BYTES;
 
-/// What the owner is to hear next of a socket.
+/// The next event for the owner of a socket.
 pub(super) enum LayerStep {
     /// Nothing for now.
     Nothing,
@@ -587,7 +586,7 @@ pub(super) enum LayerStep {
 }
 
 impl Layer {
-    /// Goes on with a socket until there is something to tell.
+    /// Processes a socket until there is an event.
     pub(super) fn step<D: Driver>(&mut self, inner: &mut D, socket: SocketId) -> LayerStep {
         let Some(session) = self.session(socket) else {
             return LayerStep::Nothing;
@@ -615,7 +614,7 @@ impl Layer {
         self.finish(inner, socket)
     }
 
-    /// Says the first words to a server.
+    /// Sends the first handshake message to a server.
     #[cold]
     pub(super) fn begin_handshake<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
         if let Some(session) = self.session(socket) {
@@ -651,7 +650,7 @@ impl Layer {
         let plaintext = (!self.room.is_empty()).then(|| std::mem::take(&mut self.room));
         if let ReadStatus::Broken(failure) = standing {
             self.fail(inner, socket, failure, outgoing);
-            // What was whole before it is good.
+            // Complete records before it are valid.
             return plaintext;
         }
         session.has_close_notify = matches!(standing, ReadStatus::Finished);
@@ -705,7 +704,7 @@ impl Layer {
         }
     }
 
-    /// Answers a peer that does not speak TLS in words it understands, if that is what it is.
+    /// Responds to a peer without TLS in plaintext HTTP, if it uses that.
     fn is_turned_away<D: Driver>(&mut self, inner: &mut D, socket: SocketId) -> bool {
         /// The content type of a handshake, with which everything begins (RFC 8446, 5.1).
         const HANDSHAKE: u8 = 22;
@@ -729,7 +728,7 @@ impl Layer {
         true
     }
 
-    /// Nothing is left to be read: whether that is the end.
+    /// No bytes are left to read: whether that is the end.
     fn finish<D: Driver>(&mut self, inner: &mut D, socket: SocketId) -> LayerStep {
         let Some(session) = self.session(socket) else {
             return LayerStep::Nothing;
@@ -749,7 +748,7 @@ impl Layer {
         LayerStep::Finished
     }
 
-    /// Whether the owner is to hear that the kernel is full.
+    /// Whether the owner gets the event that the kernel is full.
     pub(super) fn tells_blocked(&mut self, socket: SocketId) -> bool {
         let Some(session) = self.session(socket) else {
             return false;
@@ -759,7 +758,7 @@ impl Layer {
         is_news
     }
 
-    /// Whether the owner is to hear that all of it is with the kernel.
+    /// Whether the owner gets the event that all bytes are with the kernel.
     pub(super) fn tells_drained(&mut self, socket: SocketId, now_ns: u64) -> bool {
         let Some(session) = self.session(socket) else {
             return false;

@@ -1,8 +1,8 @@
-//! What all shards of a server share: certificates, the keys of tickets, and how to get new ones.
+//! State shared by all shards of a server: certificates, ticket keys, and how to reload them.
 //!
-//! Shards look for new certificates when they accept: one atomic load, and a lock only when there
-//! are some. Tickets are sealed with keys that one object of rustls keeps and exchanges every six
-//! hours; it is read under a lock that only the exchange takes for itself, at handshakes alone.
+//! Shards check for new certificates when they accept: one atomic load, and a lock only when there are some. Tickets
+//! are sealed with keys that one object of rustls keeps and replaces every six hours; it is read at handshakes under a
+//! lock that only the replacement takes exclusively.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifi
 use super::certificates::{CertificateFiles, CertificateWarning, Certificates, TlsError};
 use super::client::authorities;
 
-/// How a server speaks TLS.
+/// TLS settings of a server.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
     /// The first pair is for clients that name no host, or another one; the others for the names in
     /// their certificates.
     pub certificates: Vec<CertificateFiles>,
-    /// Clients have to show a certificate that one of the authorities in this PEM file has signed.
-    /// `None`: nobody is asked for one.
+    /// Clients have to show a certificate that one of the authorities in this PEM file has signed. `None`: no
+    /// certificate is requested.
     pub client_authorities: Option<PathBuf>,
     /// The protocols spoken inside, for ALPN. A peer that offers others only is refused; one that
     /// offers none is not.
@@ -34,7 +34,7 @@ pub struct TlsOptions {
     pub plaintext_response: &'static [u8],
     /// From accepting a connection to the end of its handshake.
     pub handshake_timeout_ns: u64,
-    /// Bytes a peer may send before the handshake is over. It is looked at after each receive.
+    /// Bytes a peer may send before the handshake is over. It is checked after each receive.
     pub handshake_bytes_max: usize,
 }
 
@@ -54,7 +54,7 @@ struct ServerShared {
 }
 
 impl TlsServer {
-    /// Reads the certificates; what is wrong with them but can be served is told beside.
+    /// Reads the certificates; faults that do not prevent serving are returned as warnings.
     pub fn load(options: TlsOptions) -> Result<(Self, Vec<CertificateWarning>), TlsError> {
         let provider = Arc::new(default_provider());
         let ticketer = Ticketer::new().map_err(|error| server_set_up_error(&error))?;
@@ -120,7 +120,7 @@ impl ServerShared {
     }
 }
 
-/// What one shard knows of [`TlsServer`].
+/// A shard's part of [`TlsServer`].
 pub(super) struct ServerSource {
     shared: Arc<ServerShared>,
     generation: u64,

@@ -16,19 +16,18 @@ use rustls::{HandshakeKind, ProtocolVersion};
 /// The most plaintext of one record (RFC 8446, 5.1).
 pub(super) const RECORD_PLAINTEXT_MAX: usize = 1 << 14;
 
-/// What a record adds to its plaintext at most: header, explicit nonce, tag, content type.
+/// Maximum bytes a record adds to its plaintext: header, explicit nonce, tag, content type.
 const RECORD_OVERHEAD_MAX: usize = 32;
 
 /// Room for an alert, or for a key update that goes first.
 const SMALL_RECORD_BYTES: usize = 64;
 
-/// One connection of the layer. Nothing but `records` tells a peer that speaks TLS from one that
-/// does not.
+/// One connection of the layer. Only `records` differs between a peer with TLS and one without.
 pub(super) struct Session {
     pub(super) socket: SocketId,
     /// `None`: plaintext.
     records: Option<Records>,
-    /// Received and not consumed: bytes nobody has looked at, or the beginning of a record.
+    /// Received and not consumed: unprocessed bytes, or the beginning of a record.
     pub(super) incoming: Buffer,
     /// How much of `incoming` rustls has been shown, and must be shown again: there is nothing whole
     /// in it. Invariant: at most `incoming.len()`.
@@ -43,23 +42,23 @@ pub(super) struct Session {
     pub(super) handshake_bytes: usize,
     /// A server hears nothing before [`crate::Driver::send_below_tls`].
     pub(super) awaits_head: bool,
-    /// The owner heard that the connection stands before its handshake.
+    /// The connection was reported to the owner before its handshake.
     pub(super) was_told_connected: bool,
     /// The owner wants no bytes.
     pub(super) is_paused: bool,
-    /// In the queue, to be looked at.
+    /// In the queue, to be processed.
     pub(super) is_queued: bool,
     /// The driver below keeps bytes that the kernel did not take.
     pub(super) is_blocked: bool,
-    /// The owner was told so, or that its plaintext waits.
+    /// It was reported to the owner, or waits behind its plaintext.
     pub(super) has_told_blocked: bool,
     /// The peer's FIN came.
     pub(super) has_fin: bool,
     /// Our `close_notify` was sent: nothing may follow it.
     pub(super) is_close_notify_sent: bool,
-    /// The peer's `close_notify` came: what follows is nothing of its own.
+    /// The peer's `close_notify` came: later bytes are not its own.
     pub(super) has_close_notify: bool,
-    /// The owner was told that no more bytes come.
+    /// The end of the bytes was reported to the owner.
     pub(super) has_told_finish: bool,
     /// When the connection under it stood and the handshake began; a client's.
     pub(super) began_ns: u64,
@@ -67,16 +66,16 @@ pub(super) struct Session {
     pub(super) sent_ns: u64,
 }
 
-/// How a connection stands after its bytes were looked at.
+/// State of a connection after its bytes were processed.
 #[derive(Debug)]
 pub(super) enum ReadStatus {
     /// Without more bytes nothing happens.
     Waiting,
     /// The room for plaintext is full, and there may be more.
     Full,
-    /// The peer said that it sends no more.
+    /// The peer announced that it sends no more.
     Finished,
-    /// It cannot go on; an alert that says why may be outgoing.
+    /// It cannot go on; an alert with the reason may be outgoing.
     Broken(TlsFailure),
 }
 
@@ -95,7 +94,7 @@ impl From<PoolError> for SealError {
     }
 }
 
-/// What one call of rustls led to.
+/// Result of one call of rustls.
 enum Progress {
     Again,
     Done,
@@ -103,7 +102,7 @@ enum Progress {
     Broken(TlsFailure),
 }
 
-/// What is to be written.
+/// The bytes to write.
 #[derive(Clone, Copy)]
 enum Wish<'a> {
     Seal(&'a [u8]),
@@ -167,19 +166,19 @@ impl Session {
         self.records.as_ref()
     }
 
-    /// Whether bytes came that nobody has looked at.
+    /// Whether there are unprocessed bytes.
     pub(super) fn has_news(&self) -> bool {
         self.incoming.len() > self.seen_bytes
     }
 
-    /// The first byte the peer ever sent, while nothing of it was looked at.
+    /// The first byte the peer ever sent, while none was processed.
     pub(super) fn first_byte(&self) -> Option<u8> {
         let is_first = self.handshake_bytes == self.incoming.len() && self.seen_bytes == 0;
         is_first.then(|| self.incoming.first().copied()).flatten()
     }
 
-    /// Opens what came into `room`, which has space for a record at least, and writes what the
-    /// protocol itself has to say to `outgoing`.
+    /// Decrypts received bytes into `room`, which has space for a record at least, and writes the protocol's own
+    /// messages to `outgoing`.
     pub(super) fn take_in(
         &mut self,
         room: &mut Buffer,
@@ -368,7 +367,7 @@ impl Pump<'_> {
     }
 }
 
-/// Appends what the protocol has to say.
+/// Appends the protocol's own messages.
 fn encode<Data>(
     data: &mut EncodeTlsData<'_, Data>,
     outgoing: &mut Buffer,
@@ -412,7 +411,7 @@ pub(super) enum Records {
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// What rustls keeps with a connection of one side.
+/// rustls' state of one side of a connection.
 pub(super) trait Side {
     type Data;
 

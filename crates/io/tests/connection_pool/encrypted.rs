@@ -65,7 +65,7 @@ fn serve_once(files: &Path, wants_certificate: bool) -> (SocketAddr, JoinHandle<
     (address, thread)
 }
 
-/// What a pool over TLS gets from such a server.
+/// Result of a pool over TLS with such a server.
 fn acquire<D: Driver>(driver: D, target: Target) -> Result<Lease, AcquireError> {
     let mut driver = driver;
     let mut timers = TimerWheel::new(driver.clock_ns());
@@ -90,7 +90,7 @@ fn acquire<D: Driver>(driver: D, target: Target) -> Result<Lease, AcquireError> 
             result = Some(outcome.result);
         }
         if let Some(Ok(lease)) = &result {
-            // The second time it is nobody's any more.
+            // The second time it has no owner any more.
             let mut context = ShardContext {
                 now_ns: driver.clock_ns(),
                 driver: &mut driver,
@@ -165,7 +165,7 @@ fn the_servers_certificate_is_verified() {
     });
 }
 
-/// Goal: a server that wants to know who connects gets the certificate we have, and refuses without.
+/// Goal: a server that requires a client certificate gets ours, and refuses a client without.
 #[test]
 fn the_clients_certificate_is_shown() {
     let authority = Authority::new();

@@ -1,11 +1,11 @@
-//! What upstreams do wrong, and what becomes of it.
+//! Faults of upstreams, and their effects.
 
 use crate::pond::{LATE_NS, MS, Pond, Seen, patient as config};
 use crate::world::{Peer, Upstream, World};
 use millpond_io::connection_pool::{AcquireError, AcquirePhase, Endpoint, PoolConfig, Target};
 use millpond_io::{Driver, Errno};
 
-/// Goal: a parked connection whose peer closes is gone before anybody could get it.
+/// Goal: a parked connection whose peer closes is removed before any request could get it.
 pub(crate) fn a_peer_that_closes_is_noticed<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());
@@ -50,8 +50,7 @@ pub(crate) fn a_reset_while_parked_is_noticed<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: what happens to a leased connection is its holder's; a failed one has left the pool, and its
-/// place is free.
+/// Goal: events of a leased connection go to its holder; a failed one has left the pool, and its place is free.
 pub(crate) fn a_reset_while_leased_is_the_holders<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());
@@ -64,14 +63,14 @@ pub(crate) fn a_reset_while_leased_is_the_holders<W: World>(world: &W) {
     assert_eq!(pond.seen, [Seen::Failed(lease.socket, Errno::CONNRESET)]);
     let next = pond.outcome_of(1).unwrap();
     assert!(!next.is_reused);
-    // A lease that has failed may still be given back by who did not look.
+    // A holder that has not seen the failure may still give the lease back.
     pond.give_back(lease);
     pond.discard(lease);
     pond.discard(next);
     pond.end(&[key]);
 }
 
-/// Goal: a refusal fails each who waits, with what the kernel said.
+/// Goal: a refusal fails each waiting request, with the kernel's error.
 pub(crate) fn a_refusal_is_told<W: World>(world: &W) {
     let mut pond = Pond::new(world, config());
     let (address, _bound) = world.refusing();
@@ -89,7 +88,7 @@ pub(crate) fn a_refusal_is_told<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: an address that answers nothing costs its deadline and no more; the attempt is closed.
+/// Goal: an address that does not respond costs its deadline and no more; the attempt is closed.
 pub(crate) fn a_silent_address_times_out<W: World>(world: &W) {
     let (address, _filling, _listener) = world.silent();
     let mut pond = Pond::new(
@@ -137,8 +136,7 @@ pub(crate) fn the_next_address_is_tried<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: an address that does not answer has its head start, then the next is tried beside it; the
-/// loser is closed.
+/// Goal: an address that does not respond has its head start, then the next is tried beside it; the loser is closed.
 pub(crate) fn a_silent_address_does_not_hold_up_the_next<W: World>(world: &W) {
     let (silent, _filling, _listener) = world.silent();
     let upstream = world.listen();

@@ -1,4 +1,4 @@
-//! Random operations on the simulator, with faults, against a model that knows who may get what.
+//! Random operations on the simulator, with faults, against a model that knows which request may get which connection.
 
 use crate::pond::{MS, Pond, Seen};
 use crate::world::{Peer, Simulated, SimulatedPeer, SimulatedUpstream, Upstream, World};
@@ -38,14 +38,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What must be so.
+/// Invariants.
 struct Model {
     /// Given back and not leased again, oldest first; some may be gone by now.
     parked: Vec<Vec<SocketId>>,
-    /// Who waits, in order.
+    /// Waiting requests, in order.
     waiting: Vec<VecDeque<(u64, WaiterId)>>,
     leases: Vec<(usize, Lease)>,
-    /// Leased connections whose peer said that it is done.
+    /// Leased connections whose peer has sent its FIN.
     finished: Vec<SocketId>,
     next_token: u64,
 }
@@ -90,7 +90,7 @@ impl<'w> Scene<'w> {
     /// A lease of something that was parked is the newest of what still lives.
     fn check_reuse(&mut self, key: usize, lease: Lease) {
         if lease.uses == 0 {
-            // It stood when nobody waited any more, and was parked unused: the model never saw it.
+            // It connected when no request waited any more, and was parked unused: the model never saw it.
             return;
         }
         let parked = &mut self.model.parked[key];
@@ -99,7 +99,7 @@ impl<'w> Scene<'w> {
         assert_eq!(parked.pop(), Some(lease.socket), "the newest first");
     }
 
-    /// What the pool told: in the order in which they asked.
+    /// Results from the pool, in the order of the requests.
     fn take_outcomes(&mut self) {
         for (token, result) in std::mem::take(&mut self.pond.outcomes) {
             let key = (token % KEYS as u64) as usize;
@@ -136,7 +136,7 @@ impl<'w> Scene<'w> {
             Step::GiveBack { which } => {
                 if let Some((key, lease)) = self.a_lease(which) {
                     if self.model.finished.contains(&lease.socket) {
-                        // Only a holder who does not listen gives such a one back.
+                        // Only a holder that ignores the failure gives such a one back.
                         return self.pond.discard(lease);
                     }
                     self.pond.give_back(lease);
@@ -180,7 +180,7 @@ impl<'w> Scene<'w> {
             }
         }
         self.take_outcomes();
-        // What was given back to who waited is leased, not parked.
+        // A connection returned and passed to a waiting request is leased, not parked.
         for (_, lease) in &self.model.leases {
             for parked in &mut self.model.parked {
                 parked.retain(|socket| *socket != lease.socket);
@@ -232,7 +232,7 @@ impl<'w> Scene<'w> {
 
 fn plan(seed: u64) -> FaultPlan {
     FaultPlan {
-        // What was written must arrive whole for the scene to know who closed.
+        // Written bytes must arrive whole for the scene to know which side closed.
         window_bytes: 64 << 10,
         descriptors_max: usize::MAX,
         ..FaultPlan::drawn(seed)
@@ -242,9 +242,9 @@ fn plan(seed: u64) -> FaultPlan {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Goal: whatever happens in whatever order, both caps hold and every count is right after each
-    /// operation; the newest connection is used first; who asked first is served first; nothing dirty
-    /// is handed out; and in the end nothing is left.
+    /// Goal: whatever happens in whatever order, both caps hold and every count is right after each operation; the
+    /// newest connection is used first; requests are served in order; no dirty connection is leased; and in the end
+    /// nothing is left.
     #[test]
     fn any_order_of_events_keeps_the_rules(
         seed in any::<u64>(),

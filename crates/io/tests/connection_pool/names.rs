@@ -16,8 +16,8 @@ const LONG: ResolverConfig = ResolverConfig {
     threads: 1,
 };
 
-/// Goal: a name is looked up once for all who wait, its bad address is passed over, and what was found
-/// serves the next.
+/// Goal: a name is resolved once for all waiting requests, its bad address is skipped, and the result is used for the
+/// next.
 pub(crate) fn a_name_leads_to_its_addresses<W: World>(world: &W) {
     let upstream = world.listen();
     let lookups = Arc::new(AtomicUsize::new(0));
@@ -49,7 +49,7 @@ pub(crate) fn a_name_leads_to_its_addresses<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: a name that leads nowhere fails who waits with the resolver's words, and the next at once.
+/// Goal: a name without addresses fails waiting requests with the resolver's error, and the next at once.
 pub(crate) fn a_name_without_address_fails_at_once<W: World>(world: &W) {
     let lookups = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&lookups);

@@ -1,4 +1,4 @@
-//! A pool with its driver, timers and memory, and what it told so far.
+//! A pool with its driver, timers and memory, and its results so far.
 
 use crate::world::{Peer, Upstream, World};
 use millpond_io::connection_pool::{
@@ -17,7 +17,7 @@ pub(crate) const LATE_NS: u64 = 600_000 * MS;
 /// Only a test that hangs meets it.
 pub(crate) const WATCHDOG_NS: u64 = 60_000 * MS;
 
-/// What no scene waits for is far away.
+/// Deadlines that no scene waits for are far away.
 pub(crate) fn patient() -> PoolConfig {
     PoolConfig {
         idle_max_ns: LATE_NS,
@@ -28,7 +28,7 @@ pub(crate) fn patient() -> PoolConfig {
     }
 }
 
-/// What happened to a lease.
+/// Event of a lease.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Seen {
     Finished(SocketId),
@@ -157,7 +157,7 @@ impl<'w, W: World> Pond<'w, W> {
         self.act(|pool, shard| pool.discard(shard, lease.socket));
     }
 
-    /// What came of a wait, as soon as it did.
+    /// Result of a wait, as soon as it is known.
     pub(crate) fn outcome_of(&mut self, token: u64) -> Result<Lease, AcquireError> {
         let mut found = None;
         self.run_until("an outcome", |pond| {

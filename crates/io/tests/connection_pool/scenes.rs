@@ -1,4 +1,4 @@
-//! What the pool does when all goes well: reuse, order, caps, limits.
+//! The pool without faults: reuse, order, caps, limits.
 
 use crate::pond::{LATE_NS, MS, Pond, patient as config};
 use crate::world::{Peer, Upstream, World};
@@ -27,7 +27,7 @@ pub(crate) fn the_newest_is_used_first<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: with every connection in use, who asked first is served first; each as soon as one is there.
+/// Goal: with every connection in use, requests are served in order; each as soon as one is free.
 pub(crate) fn waiters_are_served_in_order<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());
@@ -117,7 +117,7 @@ pub(crate) fn a_starved_key_gets_what_is_given_back<W: World>(world: &W) {
     pond.end(&[first, second]);
 }
 
-/// Goal: what is parked ends after its time, the upstream sees it, and what came later stays.
+/// Goal: a parked connection ends after its time, the upstream sees it, and later ones stay.
 pub(crate) fn idle_connections_end<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(
@@ -170,8 +170,7 @@ pub(crate) fn worn_connections_end<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: a wait ends at its deadline, not before, and says that the connections are in use; the others
-/// go on.
+/// Goal: a wait ends at its deadline, not before, and reports that the connections are in use; the others go on.
 pub(crate) fn a_wait_ends_at_its_deadline<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());
@@ -240,8 +239,8 @@ pub(crate) fn some_connections_serve_once<W: World>(world: &W) {
     pond.end(&[key]);
 }
 
-/// Goal: a key that goes takes its parked connections and its waiters with it, but not a lease, whose
-/// connection ends with it.
+/// Goal: a removed key ends its parked connections and waiting requests, but not a lease, whose connection ends with
+/// it.
 pub(crate) fn a_removed_key_leaves_nothing<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());

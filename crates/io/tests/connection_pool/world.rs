@@ -29,13 +29,13 @@ pub(crate) trait World {
     /// One on a unix socket in this directory.
     fn listen_unix(&self, directory: &std::path::Path) -> Self::Upstream;
 
-    /// An address where nobody listens, and what keeps it so.
+    /// An address without a listener, and the socket that keeps it so.
     fn refusing(&self) -> (Address, Option<OwnedFd>);
 
-    /// An address that answers nobody, and what keeps it so.
+    /// An address that never responds, and the socket that keeps it so.
     fn silent(&self) -> (Address, Vec<TcpStream>, Option<TcpListener>);
 
-    /// A resolver that answers without keeping this world's time waiting.
+    /// A resolver that responds without delaying simulated time.
     fn resolver(
         &self,
         config: ResolverConfig,
@@ -43,7 +43,7 @@ pub(crate) trait World {
     ) -> Resolver;
 }
 
-/// Somebody who accepts.
+/// A peer that accepts.
 pub(crate) trait Upstream {
     type Peer: Peer;
 
@@ -103,15 +103,15 @@ impl<D: Driver> World for Kernel<D> {
         KernelUpstream::Unix(listener)
     }
 
-    /// A socket that is bound and does not listen: nobody else gets its port.
+    /// A socket that is bound and does not listen: no other process gets its port.
     fn refusing(&self) -> (Address, Option<OwnedFd>) {
         let socket = bound();
         let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
         (address.into(), Some(socket))
     }
 
-    /// A listener whose queue is full: the kernel drops what asks to connect. A backlog of 0 is full with
-    /// one connection, and the socket is readable once that is in the queue.
+    /// A listener whose queue is full: the kernel drops connection attempts. A backlog of 0 is full with one
+    /// connection, and the socket is readable once that is in the queue.
     fn silent(&self) -> (Address, Vec<TcpStream>, Option<TcpListener>) {
         let socket = bound();
         listen(&socket, 0).unwrap();
@@ -302,7 +302,7 @@ impl Upstream for SimulatedUpstream {
 pub(crate) struct SimulatedPeer(SimPeer);
 
 impl SimulatedPeer {
-    /// Writes, if there is anybody to read it.
+    /// Writes, if there is a reader.
     pub(crate) fn try_write(&mut self, bytes: &[u8]) {
         let _ = self.0.write(bytes);
     }

@@ -51,8 +51,8 @@ pub(crate) fn the_answer_survives_unread_input<W: World>(world: &W) {
     assert_eq!(pond.driver.closing_count(), 0);
 }
 
-/// Goal: what a blocked socket has queued goes out before its FIN, however slowly it is read,
-/// also when the socket was paused and the peer still sends.
+/// Goal: the queue of a blocked socket goes out before its FIN, however slowly it is read, also when the socket was
+/// paused and the peer still sends.
 pub(crate) fn the_queue_goes_out_before_the_fin<W: World>(world: &W) {
     for is_paused in [false, true] {
         let (mut pond, socket, mut peer) = Pond::connected(world);
@@ -96,7 +96,7 @@ pub(crate) fn a_peer_that_stays_is_dropped<W: World>(world: &W) {
     assert_eq!((pond.driver.closing_count(), &pond.seen[..]), (0, &[][..]));
 }
 
-/// Goal: a peer that sends for ever is cut off after a bounded amount.
+/// Goal: a peer that sends without end is cut off after a bounded amount.
 pub(crate) fn a_peer_that_keeps_sending_is_dropped<W: World>(world: &W) {
     let (mut pond, socket, mut peer) = Pond::connected(world);
     pond.driver.close_after_send(socket);

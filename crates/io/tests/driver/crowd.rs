@@ -1,13 +1,13 @@
-//! A crowd beside who is served: it waits, and is not forgotten.
+//! A crowd beside an established client: it waits, and is not forgotten.
 
 use crate::harness::{Pond, Seen};
 use crate::world::{Remote, World};
 use millpond_io::{Address, Driver, Event, SocketId};
 use std::io::{Read, Write};
 
-/// Goal: peers that always have more to send do not keep the others waiting: between the moment a
-/// quiet peer sends and the moment it is heard, each of them gets about a turn, and no turn is long.
-/// One-byte chunks once starved a well-behaved client beside them, whose median rose 80,000-fold.
+/// Goal: peers that always have more to send do not keep the others waiting: between the moment a quiet peer sends and
+/// the moment its bytes are delivered, each of them gets about a turn, and no turn is long. One-byte chunks once
+/// starved an established client beside them, whose median rose 80,000-fold.
 pub(crate) fn a_flood_leaves_everybody_a_turn<W: World>(world: &W) {
     const FLOODERS: usize = 64;
     const ROUNDS: usize = 30;
@@ -24,7 +24,7 @@ pub(crate) fn a_flood_leaves_everybody_a_turn<W: World>(world: &W) {
     let quiet = pond.accept();
     let mut flood_lens = Vec::new();
     for round in 0..ROUNDS {
-        // The first rounds are for the driver to find out who floods.
+        // In the first rounds the driver detects the flooding peers.
         for _ in 0..5 {
             pour(&mut flooders, &flood);
             pond.tick(0, &mut |_, _, _| {});
@@ -65,7 +65,7 @@ pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
     let mut crowd = strangers(world, &mut pond, &address, CROWD);
     let mut came_before = Vec::new();
     for _ in 0..ROUNDS {
-        // Asks twice: who was answered and asks again is known.
+        // Sends two requests: a client that got a response and sends again is established.
         for _ in 0..2 {
             pond.answers(&mut peer, regular);
         }
@@ -91,8 +91,8 @@ pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
     assert!(pond.driver.counters().deferred > 0);
 }
 
-/// Four hundred that did not read their responses were reported anew in every tick until they had their
-/// turn, which took the kernel 60 us of each. Goal: who waits is told of once.
+/// Four hundred that did not read their responses were reported anew in every tick until they had their turn, which
+/// took the kernel 60 us of each. Goal: a waiting socket is reported once.
 pub(crate) fn who_waits_is_told_of_once<W: World>(world: &W) {
     const CROWD: u64 = 100;
     let (mut pond, address, mut peer, regular) = beside_a_regular(world);
@@ -117,8 +117,8 @@ pub(crate) fn who_waits_is_told_of_once<W: World>(world: &W) {
     assert!(deferred <= CROWD, "{deferred}");
 }
 
-/// A server that was asked to stop took a client that waited for its turn for an idle one, and reset it
-/// with its request unread. Goal: a driver that says that it has told of all has done so.
+/// A stopping server treated a client that waited for its turn as idle, and reset it with its request unread. Goal: a
+/// driver that claims to have reported all events has done so.
 pub(crate) fn what_is_left_is_said<W: World>(world: &W) {
     const CROWD: usize = 100;
     let (mut pond, address, mut peer, regular) = beside_a_regular(world);
@@ -156,8 +156,8 @@ pub(crate) fn turns_go_round<W: World>(world: &W) {
         .collect();
     let flood = vec![b'x'; 64 << 10];
     let mut received = vec![0; FLOODERS];
-    // The first time, whoever asks and is answered becomes known, before there is a crowd. A turn is over
-    // after one receive of 16 KiB where copying that took all its time.
+    // In the first round, clients with a response become established, before there is a crowd. A turn is over after one
+    // receive of 16 KiB where copying that took all its time.
     let mut rounds = 0;
     while received.iter().sum::<usize>() < RECEIVES {
         rounds += 1;
@@ -180,9 +180,8 @@ pub(crate) fn turns_go_round<W: World>(world: &W) {
     assert!(least.is_some_and(|least| *least >= 10), "{received:?}");
 }
 
-/// A client that did not read its responses had sent so many requests that each of its turns was 64 KiB, which
-/// took 140 us to receive and to put by. Goal: beside a regular nobody else receives more than 16 KiB at a
-/// time.
+/// A client that did not read its responses had sent so many requests that each of its turns was 64 KiB, which took 140
+/// us to receive and to store. Goal: beside an established client no other receives more than 16 KiB at a time.
 pub(crate) fn turns_are_short_beside_regulars<W: World>(world: &W) {
     const TURN_BYTES: usize = 16 << 10;
     const TURNS: usize = 20;
@@ -206,8 +205,8 @@ pub(crate) fn turns_are_short_beside_regulars<W: World>(world: &W) {
     assert!(lengths.contains(&TURN_BYTES), "{lengths:?}");
 }
 
-/// 60 clients that had asked and been answered hung up in one tick, before the next request of the one
-/// that stayed: 60 closes, a millisecond. Goal: a few leave per tick, as strangers do.
+/// 60 established clients hung up in one tick, before the next request of the one that stayed: 60 closes, a
+/// millisecond. Goal: a few are closed per tick, like other clients.
 pub(crate) fn who_leaves_waits_for_a_turn<W: World>(world: &W) {
     ends_take_turns(world, MayFail::No, |pond, (peer, regular), address| {
         let leaving = answered_crowd(world, pond, (peer, regular), address);
@@ -242,9 +241,9 @@ pub(crate) fn who_was_answered_and_resets_waits_for_a_turn<W: World>(world: &W) 
     });
 }
 
-/// Closing who hung up takes the kernel some 30 us, and of 500 clients that sent a request and a FIN three
-/// were closed in each tick, once their responses had left: everybody else waited for 100 us. Goal: beside a
-/// regular few of them see their end in one tick, and all in the end.
+/// Closing a connection that hung up takes the kernel some 30 us, and of 500 clients that sent a request and a FIN
+/// three were closed in each tick, once their responses had left: all others waited for 100 us. Goal: beside an
+/// established client few of them are closed in one tick, and all in the end.
 pub(crate) fn closes_take_turns<W: World>(world: &W) {
     const ROUNDS: usize = 10;
     let (mut pond, address, mut peer, regular) = beside_a_regular(world);
@@ -262,7 +261,7 @@ pub(crate) fn closes_take_turns<W: World>(world: &W) {
                 }
             });
         }
-        // What the owner does with all of them in the tick in which a regular has asked.
+        // The owner's action on all of them in the tick in which an established client has sent a request.
         pond.answers(&mut peer, regular);
         for socket in over {
             pond.driver.close(socket);
@@ -343,8 +342,8 @@ fn strangers<W: World>(
 /// Of a crowd that ends at once.
 const ENDING: usize = 60;
 
-/// So many that asked and were answered twice each, beside the regular: who was answered and asks again is
-/// known.
+/// So many with two requests and responses each, beside the established client: a client that got a response and sends
+/// again is established.
 fn answered_crowd<W: World>(
     world: &W,
     pond: &mut Pond<'_, W>,
@@ -363,15 +362,15 @@ fn answered_crowd<W: World>(
     crowd.into_iter().map(|(other, _)| other).collect()
 }
 
-/// Whether an end may be told of as a failure: a reset is, who hangs up never.
+/// Whether an end may be reported as a failure: a reset is, a FIN never.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum MayFail {
     No,
     Yes,
 }
 
-/// In each round `crowd` makes as many connections end at once, and then the regular asks: few of the ends
-/// are told of in one tick, and all in the end.
+/// In each round `crowd` makes as many connections end at once, and then the established client sends a request: few of
+/// the ends are reported in one tick, and all in the end.
 fn ends_take_turns<W: World>(
     world: &W,
     may_fail: MayFail,
@@ -410,7 +409,7 @@ fn ends_take_turns<W: World>(
     assert_eq!(pond.driver.socket_count(), 1);
 }
 
-/// Goal: where nobody has been served for long, newcomers are not put off.
+/// Goal: if no client has been served for long, new ones are not deferred.
 pub(crate) fn nobody_waits_without_regulars<W: World>(world: &W) {
     let (mut pond, address) = Pond::listening(world);
     let mut crowd: Vec<_> = (0..100).map(|_| world.connect(&address).unwrap()).collect();
@@ -427,7 +426,7 @@ pub(crate) fn nobody_waits_without_regulars<W: World>(world: &W) {
     assert_eq!(pond.driver.counters().deferred, 0);
 }
 
-/// Each peer writes until nobody takes more.
+/// Each peer writes until no more bytes are taken.
 fn pour(peers: &mut [impl Remote], bytes: &[u8]) {
     for peer in peers {
         while peer.write(bytes).is_ok() {}

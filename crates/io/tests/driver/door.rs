@@ -1,4 +1,4 @@
-//! Who gets in while others send without end.
+//! Which clients are accepted while others send without end.
 
 use crate::harness::{Pond, Seen};
 use crate::world::World;

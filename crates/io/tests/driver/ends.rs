@@ -87,7 +87,7 @@ pub(crate) fn a_fin_behind_a_pause_is_found_by_asking<W: World>(world: &W) {
     assert_eq!(received_bytes(&pond.seen, socket), b"unread");
 }
 
-/// Goal: a reset ends the socket with its reason; the id is dead when the handler runs.
+/// Goal: a reset ends the socket with its reason; the id is stale when the handler runs.
 pub(crate) fn a_reset_fails_the_socket<W: World>(world: &W) {
     let (mut pond, socket, peer) = Pond::connected(world);
     peer.reset();
@@ -115,7 +115,7 @@ pub(crate) fn a_reset_reaches_a_paused_socket<W: World>(world: &W) {
     assert_eq!(pond.seen, [Seen::Failed(socket, Errno::CONNRESET)]);
 }
 
-/// Goal: a port nobody listens on fails the socket, whatever was queued on it.
+/// Goal: a port without a listener fails the socket, whatever was queued on it.
 pub(crate) fn a_refused_connect_fails<W: World>(world: &W) {
     let mut pond = Pond::new(world);
     let (closed, _bound) = refusing();
@@ -170,9 +170,9 @@ pub(crate) fn a_send_to_a_gone_peer_fails<W: World>(world: &W) {
     assert_eq!(pond.driver.socket_count(), 0);
 }
 
-/// A server that refuses an upload answers, closes, and so resets; the upload's next send fails before the
-/// response was read. Goal: all that had arrived is delivered, then the one failure; of a paused socket the
-/// failure alone.
+/// A server that refuses an upload responds, closes, and so resets; the upload's next send fails before the response
+/// was read. Goal: all bytes that had arrived are delivered, then the one failure; of a paused socket the failure
+/// alone.
 pub(crate) fn what_arrived_comes_before_a_failed_send<W: World>(world: &W) {
     // No more than the receiver takes at once: a reset drops what its sender still had.
     let answer = pattern(60_000);
@@ -213,7 +213,7 @@ pub(crate) fn what_arrived_comes_before_a_failed_send<W: World>(world: &W) {
     }
 }
 
-/// Goal: an id kept after its socket is gone reaches nobody, least of all the slot's next socket.
+/// Goal: an id kept after its socket is gone reaches no socket, in particular not the slot's next one.
 pub(crate) fn dead_ids_are_ignored<W: World>(world: &W) {
     let (mut pond, address) = Pond::listening(world);
     let first_peer = world.connect(&address).unwrap();
@@ -298,8 +298,8 @@ pub(crate) fn one_listener_at_a_time<W: World>(world: &W) {
     pond.accept();
 }
 
-/// Goal: who waited for acceptance when listening stopped is still served; who comes later is
-/// refused; open connections stay.
+/// Goal: connections in the queue when listening stopped are still served; later ones are refused; open connections
+/// stay.
 pub(crate) fn stopping_takes_the_waiting<W: World>(world: &W) {
     let (mut pond, address) = Pond::listening(world);
     let mut waiting: Vec<_> = (0..100).map(|_| world.connect(&address).unwrap()).collect();
@@ -358,7 +358,7 @@ pub(crate) fn a_reset_takes_back_what_is_not_read<W: World>(world: &W) {
     let (mut pond, socket, mut peer) = Pond::connected(world);
     let given = pond.send_until_blocked(socket, &pattern(1 << 20));
     pond.driver.reset(socket);
-    // Its id is dead, also where the kernel has not let go of it.
+    // Its id is stale, also where the kernel has not released it.
     pond.driver.reset(socket);
     pond.run_with(|_, _, _| {}, |_, driver| driver.socket_count() == 0);
     pond.settle();

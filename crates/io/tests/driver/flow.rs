@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Goal: what a peer sends reaches the handler, and what the handler sends reaches the peer.
+/// Goal: the peer's bytes reach the handler, and the handler's bytes reach the peer.
 pub(crate) fn bytes_come_back_in_order<W: World>(world: &W) {
     let (mut pond, socket, mut peer) = Pond::connected(world);
     for round in 0..100_u32 {
@@ -37,7 +37,7 @@ pub(crate) fn a_message_costs_one_receive_and_one_send<W: World>(world: &W) {
     }
     let counters = pond.driver.counters();
     assert_eq!((counters.receives, counters.sends), (100, 100));
-    // What goes to the kernel at once leaves its room to who wrote it.
+    // Bytes that go to the kernel at once leave their room to the writer.
     let mut data = buffer(&pond.pools, b"more");
     assert_eq!(pond.driver.send_from(socket, &mut data), SendOutcome::Done);
     assert!(data.is_empty());
@@ -45,9 +45,8 @@ pub(crate) fn a_message_costs_one_receive_and_one_send<W: World>(world: &W) {
     assert_eq!(pond.peer_receives(&mut peer, 4), b"more");
 }
 
-/// A receive ends before an urgent byte and goes on behind it, short both times, and a kernel that says
-/// once what is ready says nothing in between. Goal: what comes behind an urgent byte needs no other
-/// message to be heard.
+/// A receive ends before an urgent byte and goes on behind it, short both times, and an edge-triggered kernel reports
+/// nothing in between. Goal: bytes after an urgent byte are delivered without another message.
 pub(crate) fn an_urgent_byte_holds_nothing_back<D: KernelDriver>(world: &Kernel<D>) {
     let (mut pond, socket, mut peer) = Pond::connected(world);
     for _ in 0..20 {
@@ -133,8 +132,8 @@ pub(crate) fn a_crowd_arrives_whole<W: World>(world: &W) {
     }
 }
 
-/// Goal: a peer that does not read blocks the socket; what is sent meanwhile is kept in order;
-/// once it reads, everything arrives and the handler learns of the end exactly once.
+/// Goal: a peer that does not read blocks the socket; bytes sent meanwhile are kept in order; once it reads, everything
+/// arrives and the handler learns of the end exactly once.
 pub(crate) fn a_slow_reader_blocks_and_drains<W: World>(world: &W) {
     for piece_len in [300_001, 1_001] {
         let (mut pond, socket, mut peer) = Pond::connected(world);
@@ -347,7 +346,7 @@ pub(crate) fn pauses_and_resumes_keep_the_order<W: World>(world: &W) {
     assert_eq!(kinds.len(), 2, "{:?}", pond.seen.last());
 }
 
-/// Goal: unix sockets behave alike, down to a paused one whose peer went away.
+/// Goal: unix sockets behave the same, down to a paused one whose peer went away.
 pub(crate) fn unix_sockets_carry_bytes<W: World>(world: &W) {
     let directory = tempfile::tempdir().unwrap();
     let address = Address::Unix(directory.path().join("pond.sock"));
@@ -385,16 +384,16 @@ pub(crate) fn unix_sockets_carry_bytes<W: World>(world: &W) {
     pond.run_until(|seen| received_bytes(seen, server) == b"from the driver");
 }
 
-/// Goal: a peer's reads answer `WouldBlock` when nothing is there, as the harness relies on.
+/// Goal: a peer's reads return `WouldBlock` when nothing is there, as the harness relies on.
 pub(crate) fn peers_do_not_block<W: World>(world: &W) {
     let (_pond, _socket, mut peer) = Pond::connected(world);
     let error = peer.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
 }
 
-/// Goal: after a file went out from the kernel's memory, until that was full, a send is told so at once,
-/// as before it, and all bytes come in their order. The ring's driver left the socket such that calls wait: the
-/// next send that found the kernel full stopped the shard until its peer read.
+/// Goal: after a file went out from the kernel's memory, until that was full, a send gets that result at once, as
+/// before it, and all bytes come in their order. The ring's driver left the socket such that calls wait: the next send
+/// that found the kernel full stopped the shard until its peer read.
 pub(crate) fn a_file_makes_no_later_send_wait<W: World<Remote: Send>>(world: &W) {
     let (mut pond, socket, mut peer) = Pond::connected(world);
     let bytes = pattern(16 << 20);
@@ -408,12 +407,12 @@ pub(crate) fn a_file_makes_no_later_send_wait<W: World<Remote: Send>>(world: &W)
         at += sent;
     }
     if at == 0 {
-        // A kernel or a file system that cannot tell what is in memory.
+        // A kernel or a file system that cannot report which pages are in memory.
         return;
     }
     let (done, is_done) = channel::<()>();
     let reader = std::thread::scope(|scope| {
-        // Who waits for a peer that does not read gets one that is gone.
+        // A send blocked by a peer that does not read fails when the peer has gone.
         let peer = scope.spawn(move || match is_done.recv_timeout(HANGS) {
             Err(RecvTimeoutError::Timeout) => None,
             _ => Some(peer),

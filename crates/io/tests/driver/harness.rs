@@ -71,7 +71,7 @@ impl<'w, W: World> Pond<'w, W> {
     pub(crate) fn accept(&mut self) -> SocketId {
         let from = self.seen.len();
         self.run_until(|seen| matches!(seen[from..], [.., Seen::Accepted(_)]));
-        // Whoever accepts means a connection that can be used at once.
+        // An accepted connection must be usable at once.
         let is_handshaking = |driver: &W::Driver| {
             let tls = driver.tls_counters();
             tls.is_some_and(|tls| tls.handshaking > 0)
@@ -109,7 +109,7 @@ impl<'w, W: World> Pond<'w, W> {
         mut react: impl FnMut(&mut W::Driver, &mut ShardPools, &Event<'_>),
         mut done: impl FnMut(&[Seen], &W::Driver) -> bool,
     ) {
-        // The machine's time, also in a simulation: what hangs there, hangs for us.
+        // The machine's time, also in a simulation: a test that hangs, hangs in real time.
         let watchdog_ns = monotonic_ns() + WATCHDOG_NS;
         while !done(&self.seen, &self.driver) {
             assert!(
@@ -118,7 +118,7 @@ impl<'w, W: World> Pond<'w, W> {
                 self.tail(),
                 self.driver.counters()
             );
-            // Wakes now and then, so that conditions outside the driver are looked at.
+            // Wakes now and then, so that conditions outside the driver are checked.
             self.tick(self.world.now_ns() + TURN_NS, &mut react);
         }
     }
@@ -189,8 +189,7 @@ impl<'w, W: World> Pond<'w, W> {
         outcome
     }
 
-    /// Sends `piece` again and again until the driver says that the kernel is full; returns what
-    /// was given, all in all.
+    /// Sends `piece` again and again until the driver reports that the kernel is full; returns the total given.
     pub(crate) fn send_until_blocked(&mut self, socket: SocketId, piece: &[u8]) -> Vec<u8> {
         let mut given = Vec::new();
         let from = self.seen.len();
@@ -232,7 +231,8 @@ impl<'w, W: World> Pond<'w, W> {
         (reader.got, reader.end.unwrap())
     }
 
-    /// A regular asks, and is answered whatever others send meanwhile, who are not. Seen is that alone.
+    /// An established client sends a request, and gets its response whatever others send meanwhile, who get none. Only
+    /// its events are handled.
     pub(crate) fn answers(&mut self, peer: &mut W::Remote, regular: SocketId) {
         self.seen.clear();
         peer.write_all(b"hello").unwrap();
@@ -252,8 +252,8 @@ impl<'w, W: World> Pond<'w, W> {
     }
 }
 
-/// A loopback address that no other process uses: when a test has let go of a port there, nobody else
-/// comes to listen on it.
+/// A loopback address that no other process uses: when a test has released a port there, no other process listens on
+/// it.
 fn own_loopback() -> Address {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     SocketAddr::from(([127, 64 + high, middle, low], 0)).into()
@@ -291,7 +291,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// What a peer has received so far.
+/// Bytes a peer has received so far.
 #[derive(Default)]
 pub(crate) struct Reader {
     wanted: usize,

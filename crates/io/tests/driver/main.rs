@@ -1,6 +1,5 @@
-//! What every driver must do, as seen from outside. Each behaviour is one function, generic over
-//! the `World` that makes drivers and their peers; a driver joins by a module at the end of this
-//! file.
+//! The required behavior of every driver, seen from outside. Each behaviour is one function, generic over the `World`
+//! that makes drivers and their peers; a driver joins by a module at the end of this file.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../tls_support/mod.rs"]
@@ -85,8 +84,7 @@ mod epoll_pools_on {
     });
 }
 
-/// That nobody spins unasked is asked of one driver. io_uring has received before anybody's turn is told
-/// from another's.
+/// Only one driver is tested for not spinning by default. io_uring has received before turns can be distinguished.
 mod epoll_alone {
     tests_of!(
         true,
@@ -100,7 +98,7 @@ mod epoll_alone {
     );
 }
 
-/// What changes nothing but the time until an event is seen.
+/// Features that change only the time until an event is seen.
 mod epoll_busy_polling {
     use millpond_io::Driver;
     behaviours_on_a_kernel!(true, || {
@@ -153,8 +151,8 @@ mod simulated_sending_late {
     );
 }
 
-/// Drivers over io_uring, with and without some of its features. Where io_uring is forbidden there
-/// is nothing to test; what that looks like is tested elsewhere.
+/// Drivers over io_uring, with and without some of its features. Where io_uring is forbidden there is nothing to test;
+/// that case is tested elsewhere.
 mod uring {
     use millpond_io::{DriverFeature, UringDriver};
     use millpond_mempool::PoolMode;
@@ -211,7 +209,7 @@ mod uring {
         ));
     }
 
-    /// Each feature taken away alone: what is left has to do without it, and to say so.
+    /// Each feature taken away alone: the driver has to work without it, and to report that.
     macro_rules! each_missing {
         ($($missing:ident: $name:ident;)*) => {
             $( mod $name {
@@ -245,7 +243,7 @@ mod uring {
         TaskRunFlag: no_task_run_flag;
     }
 
-    /// Goal: a driver uses nothing that it was told to do without, and says so.
+    /// Goal: a driver does not use disabled features, and reports that.
     #[test]
     fn a_driver_says_what_it_lacks() {
         use millpond_io::Driver;

@@ -6,10 +6,10 @@ use millpond_io::{Driver, Event, SocketId};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 
-/// 500 that sent 1.2 KiB each at once found fewer buffers than that. Those without one were asked six per
-/// tick, the last one first: some waited for 250 ms where the mean was 5 ms. Goal: nobody waits for
-/// more than some rounds of all others. That is two rounds, seen here, or 13 where the kernel receives
-/// whenever it likes (without deferred task work), so that whoever waits finds buffers taken again.
+/// 500 that sent 1.2 KiB each at once found fewer buffers than that. Those without one were served six per tick, the
+/// last one first: some waited for 250 ms where the mean was 5 ms. Goal: no socket waits for more than some rounds of
+/// all others. That is two rounds, seen here, or 13 where the kernel receives whenever it likes (without deferred task
+/// work), so that buffers are used again before a waiting socket's turn.
 pub(crate) fn regulars_are_served_in_turn<W: World>(world: &W) {
     const REGULARS: usize = 300;
     const MESSAGE_BYTES: usize = 3_000;
@@ -54,7 +54,7 @@ pub(crate) fn regulars_are_served_in_turn<W: World>(world: &W) {
             }
         }
     }
-    // Who was never served has waited longest of all.
+    // A socket that was never served has waited longest of all.
     let waiting = asked.iter().flatten().map(|before| served - before);
     longest = longest.max(waiting.max().unwrap_or_default());
     assert!(

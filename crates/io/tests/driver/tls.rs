@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The most a peer encrypts before it is sent.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// What a server gives out after a handshake of TLS 1.3.
+/// Tickets a server sends after a handshake of TLS 1.3.
 const TICKETS: u32 = 2;
 
 pub(crate) struct Encrypted<W: World> {
@@ -32,7 +32,7 @@ type WeakEnd<R> = Weak<RefCell<End<R>>>;
 struct End<R> {
     transport: Option<R>,
     tls: ClientConnection,
-    /// What ended the transport.
+    /// The end of the transport.
     failure: Option<Error>,
     has_fin: bool,
     /// Its own FIN is to follow what is encrypted.
@@ -100,8 +100,8 @@ impl<W: World> World for Encrypted<W> {
 }
 
 impl<R: Remote> End<R> {
-    /// Nothing more happens without its test: the handshake is over and the tickets are here, whose
-    /// bytes, not read, would turn a close into a reset.
+    /// All earlier events are over: the handshake is done and the tickets have arrived; unread, they would turn a close
+    /// into a reset.
     fn is_settled(&self) -> bool {
         let is_tls13 = self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_3);
         let lacks_tickets = is_tls13 && self.tls.tls13_tickets_received() < TICKETS;

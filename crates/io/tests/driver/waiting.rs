@@ -61,7 +61,7 @@ pub(crate) fn a_past_deadline_only_looks<W: World>(world: &W) {
     pond.tick(0, &mut |_, _, _| {});
     assert_eq!(pond.seen, []);
     peer.write_all(b"ready").unwrap();
-    // The kernel may deliver it after the write; a tick that cannot wait finds it all the same.
+    // The kernel may deliver it after the write; a tick that cannot wait still finds it.
     let watchdog_ns = monotonic_ns() + WATCHDOG_NS;
     while pond.seen.is_empty() {
         assert!(monotonic_ns() < watchdog_ns, "nothing is delivered");
@@ -90,15 +90,15 @@ pub(crate) fn events_carry_a_time_not_before_them<W: World>(world: &W) {
 /// Longer than any test: a spin that ends, ended for a reason.
 const ENDLESS_SPIN_NS: u64 = 3_600_000_000_000;
 
-/// Goal: a spinning driver sees a waker, a peer's bytes and its deadline without sleeping, and
-/// says what its spins gave.
+/// Goal: a spinning driver sees a waker, a peer's bytes and its deadline without sleeping, and reports the results of
+/// its spins.
 pub(crate) fn a_spin_ends_for_a_reason<W: World>(world: &W)
 where
     W::Remote: Send,
 {
     let (mut pond, socket, mut peer) = Pond::connected(world);
     pond.driver.set_busy_poll(ENDLESS_SPIN_NS);
-    // What comes before the tick is found without a spin: until it came later often enough.
+    // An event before the tick is found without a spin: until it came later often enough.
     let mut rounds = 0;
     while pond.driver.counters().spins_paid < 20 {
         rounds += 1;

@@ -30,10 +30,9 @@ pub(crate) trait World {
     }
 }
 
-/// The other end of a driver's socket. Reads and writes answer `WouldBlock` instead of waiting;
-/// dropping it closes it.
+/// The other end of a driver's socket. Reads and writes return `WouldBlock` instead of waiting; dropping it closes it.
 pub(crate) trait Remote: Read + Write {
-    /// What [`millpond_io::Driver::peer`] calls it.
+    /// Its address in [`millpond_io::Driver::peer`].
     fn name(&self) -> Peer;
 
     /// Sends a FIN; reading goes on.

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 const TOLD: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n";
 
-/// Nobody has to wait for a place in these scenes, but for the one about that.
+/// No socket has to wait for a place in these scenes, except in the one about that.
 const COUNT_MAX: usize = 16;
 
 fn told() -> [Option<Peer>; 2] {
     ["192.0.2.7:4711", "198.51.100.1:443"].map(|text| Some(Peer::Inet(text.parse().unwrap())))
 }
 
-/// What is the server's response to a peer in plaintext.
+/// The server's response to a peer in plaintext.
 fn read(peer: &mut SimPeer, heard: &mut Vec<u8>) -> Option<PeerRead> {
     match peer.read(heard, 4_000) {
         PeerRead::Bytes(_) | PeerRead::Nothing => None,
@@ -26,8 +26,8 @@ fn read(peer: &mut SimPeer, heard: &mut Vec<u8>) -> Option<PeerRead> {
     }
 }
 
-/// Goal: wherever the head and the message behind it are cut, in both versions, the owner hears of the
-/// socket once, with the addresses told, and of the message.
+/// Goal: wherever the head and the message behind it are cut, in both versions, the owner gets the socket once, with
+/// the header's addresses, and the message.
 #[test]
 fn heads_may_be_cut_anywhere() {
     let mut v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c".to_vec();
@@ -156,8 +156,8 @@ fn a_slow_head_leaves_less_time_for_the_handshake() {
     scene.assert_empty();
 }
 
-/// Goal: no more heads are awaited than may be, and one that comes makes room; once nobody is accepted
-/// any more, who is here has a moment, for which whoever leaves has to wait.
+/// Goal: no more headers are awaited than allowed, and one that comes makes room; after accepting has stopped the
+/// others have a short time, which the drain waits for.
 #[test]
 fn heads_awaited_are_bounded() {
     let mut scene = Scene::in_plaintext(2);

@@ -60,8 +60,8 @@ fn handshakes_may_be_cut_anywhere() {
     }
 }
 
-/// Goal: whatever the network does within its rights, peers get back what they sent, in order and
-/// whole, and in the end nothing is left of anyone.
+/// Goal: whatever the network does within its rights, peers get back what they sent, in order and whole, and in the end
+/// no state is left.
 #[test]
 fn storms_lose_nothing() {
     let authority = Authority::new();
@@ -143,8 +143,8 @@ fn a_slow_handshake_is_cut_in_time() {
     scene.assert_empty();
 }
 
-/// Goal: one who sends without end before the handshake is over is stopped at the limit, and one who
-/// does not speak TLS is told so if it is likely to understand.
+/// Goal: a peer that sends without end before the handshake is over is stopped at the limit, and one without TLS gets a
+/// plaintext response if it uses HTTP.
 #[test]
 fn endless_and_foreign_beginnings_end() {
     let authority = Authority::new();
@@ -197,7 +197,7 @@ fn endless_and_foreign_beginnings_end() {
     }
 }
 
-/// Goal: only http/1.1 is spoken: who offers others alone gets the alert that says so.
+/// Goal: only http/1.1 is accepted: a client that offers only others gets the matching alert.
 #[test]
 fn other_protocols_are_refused_by_name() {
     let authority = Authority::new();
@@ -288,7 +288,7 @@ fn authority_without(config: &ClientConfig) -> ClientConfig {
     config
 }
 
-/// Goal: what was changed on its way ends the connection with an alert; what came before is good.
+/// Goal: bytes changed on their way end the connection with an alert; earlier ones are valid.
 #[test]
 fn a_changed_record_ends_the_connection() {
     let authority = Authority::new();
@@ -333,7 +333,7 @@ fn keys_may_change_at_any_time() {
     assert_eq!(scene.failed, []);
 }
 
-/// Goal: a FIN without a goodbye ends the bytes, is counted, and is told like any other end.
+/// Goal: a FIN without `close_notify` ends the bytes, is counted, and is reported like any other end.
 #[test]
 fn an_end_without_a_goodbye_is_counted() {
     let authority = Authority::new();

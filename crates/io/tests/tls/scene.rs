@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection};
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-/// A server that sends everything back, and what it was told.
+/// A server that sends everything back, and the events it got.
 pub(crate) struct Scene {
     pub(crate) network: Network,
     pub(crate) driver: Tls<SimDriver>,
@@ -74,7 +74,7 @@ impl Scene {
         Self::new(authority, 1, FaultPlan::none())
     }
 
-    /// One tick; a peer that says no more is answered, then left.
+    /// One tick; a peer that has sent its FIN gets its response, then is closed.
     pub(crate) fn tick(&mut self, wait_ns: u64) {
         let Self {
             driver,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The name in the certificate.
 pub(crate) const NAME: &str = "mill.test";
 
-/// What somebody in plaintext is told.
+/// The response to a plaintext peer.
 pub(crate) const PLAINTEXT_RESPONSE: &[u8] = b"this port speaks TLS\n";
 
 /// Handshakes take no longer, and have no more bytes.

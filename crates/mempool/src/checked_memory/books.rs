@@ -1,8 +1,8 @@
-//! What checked memory knows and does, under the lock that `checked_memory` holds.
+//! State and operations of checked memory, under the lock that `checked_memory` holds.
 //!
-//! A block is lent, then waits in the quarantine, then its area is free. On each step its bytes are
-//! looked at. Whatever is found is mended and the step completed before it is reported, so that the
-//! books are right also for a program that survives the report.
+//! A block is lent, then waits in the quarantine, then its area is free. At each step its bytes are checked. Damage is
+//! repaired and the step completed before it is reported, so that the accounting is correct also for a program that
+//! survives the report.
 
 #![allow(unsafe_code)]
 
@@ -29,7 +29,7 @@ impl From<PoolError> for Refusal {
     }
 }
 
-/// What checked memory holds. `reserved = live + cached + waste`, each counted for itself.
+/// Current numbers of checked memory. `reserved = live + cached + waste`, each counted separately.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct CheckedFigures {
     /// Blocks lent.
@@ -175,7 +175,7 @@ impl Books {
         Ok((Area::Pages(run), start))
     }
 
-    /// Takes a block back. Something can be wrong and the block freed all the same.
+    /// Takes a block back. The block is freed even if an error is returned.
     ///
     /// # Safety
     /// If `start` is the first byte of a lent block, its holder is gone.
@@ -227,11 +227,11 @@ impl Books {
     /// Takes every lent block back; the first fault found.
     ///
     /// # Safety
-    /// Nobody uses any of them any more.
+    /// None of them is in use any more.
     pub(super) unsafe fn free_all(&mut self) -> Option<Violation> {
         let mut found = None;
-        // Blocks that leave the quarantine leave the ledger too, which moves others in it, perhaps
-        // to a place that was looked at: hence as often as there is one left.
+        // Blocks that leave the quarantine leave the ledger too, which moves others in it, perhaps to a place already
+        // checked: so this repeats until none is left.
         while self.live_count > 0 {
             for place in 0..self.ledger.place_count() {
                 if self.live_count == 0 {
@@ -259,7 +259,7 @@ impl Books {
             Area::Pages(run) if run.is_guarded => {
                 // SAFETY: the caller's promise.
                 if !unsafe { run.forbid() } {
-                    // No mapping left to keep it by. Unmapped it faults all the same, for a while.
+                    // No mapping is left to keep it. Once unmapped it still faults, for a while.
                     self.ledger.remove(record.address());
                     // SAFETY: as above.
                     unsafe { self.release(record.area) };
@@ -283,7 +283,7 @@ impl Books {
         let address = self.quarantine.pop()?;
         let record = self.ledger.remove(address);
         let record = record.expect("a waiting block is in the ledger");
-        // SAFETY: waiting blocks are poisoned, unless guarded, and nobody's.
+        // SAFETY: waiting blocks are poisoned, unless guarded, and exclusive.
         unsafe {
             let found = self.late_write_in(&record);
             self.release(record.area);
@@ -297,7 +297,7 @@ impl Books {
         if record.area.is_guarded() {
             return None;
         }
-        // SAFETY: the caller's promise: it is poisoned, and nobody's.
+        // SAFETY: the caller's promise: it is poisoned and exclusive.
         let offset_bytes = unsafe { record.area.mend_poison(record.start) }?;
         Some(Violation::UseAfterFree {
             pool: self.pool,
@@ -332,8 +332,8 @@ impl Books {
         found
     }
 
-    /// Looks at every canary, every waiting block and every free slot, and mends them; reports the
-    /// first that was damaged.
+    /// Checks every canary, every waiting block and every free slot, and repairs them; reports the first that was
+    /// damaged.
     pub(super) fn verify(&mut self) -> Option<Violation> {
         let mut found = None;
         for record in self.ledger.iter() {
@@ -359,7 +359,7 @@ impl Books {
         before_bytes - self.slots.reserved_bytes()
     }
 
-    /// A write to a slot whose last block is forgotten.
+    /// A write to a slot whose last block is not known any more.
     fn late_write(&self, damage: Damage) -> Violation {
         Violation::UseAfterFree {
             pool: self.pool,
@@ -376,7 +376,7 @@ impl Books {
         record.is_live.then_some(record.size_bytes)
     }
 
-    /// What is known of an address that is not a block's first byte.
+    /// Knowledge about an address that is not a block's first byte.
     pub(super) fn origin_of(&self, address: usize) -> Origin {
         let inside = self
             .ledger
@@ -406,7 +406,7 @@ impl Books {
 }
 
 impl Drop for Books {
-    /// Gives everything back but what is still lent, whose holders outlive their pool.
+    /// Gives everything back except lent blocks, whose holders outlive their pool.
     fn drop(&mut self) {
         // Reported before, by the code that may report.
         let _ = self.empty_quarantine();
@@ -424,7 +424,7 @@ fn overrun(pool: &'static str, record: &Record, offset_bytes: isize) -> Violatio
     }
 }
 
-// What is known of every block that is lent or in quarantine, found by its first byte.
+// Records of every block that is lent or in quarantine, found by its first byte.
 //
 // Open addressing on memory of its own: a free must find its block without trusting one byte of
 // it, and without calling malloc.
@@ -441,7 +441,7 @@ pub(super) struct Record {
     pub(super) size_bytes: usize,
     /// Which allocation made it.
     pub(super) allocation: u64,
-    /// What the block lies in.
+    /// Where the block is.
     pub(super) area: Area,
     /// Whether it is lent; else it waits in the quarantine.
     pub(super) is_live: bool,
@@ -454,9 +454,8 @@ impl Record {
     }
 }
 
-/// Records by address.
-/// Invariant: at most half of `table`, whose length is 0 or a power of two, is taken; from the
-/// place of a record's hash up to the record no entry is empty.
+/// Records by address. Invariant: at most half of `table`, whose length is 0 or a power of two, is used; from the place
+/// of a record's hash up to the record no entry is empty.
 pub(super) struct Ledger {
     table: MappedVec<Option<Record>>,
     len: usize,
@@ -519,7 +518,7 @@ impl Ledger {
         let mut gap = self.find(address)?;
         let removed = self.table[gap].take();
         self.len -= 1;
-        // Records behind the gap that could not stand at their own place move up.
+        // Records after the gap that are not at their own place move up.
         let mut place = gap;
         loop {
             place = self.after(place);
@@ -571,7 +570,7 @@ impl Ledger {
     }
 
     fn place_of(&self, address: usize) -> usize {
-        // Fibonacci hashing: blocks stand at equal distances, whose low bits are all alike.
+        // Fibonacci hashing: blocks are at equal distances, and the low bits of their addresses are equal.
         let mixed = (address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed >> 32) as usize & (self.table.len() - 1)
     }
@@ -645,7 +644,7 @@ impl Quarantine {
         self.bytes += bytes;
     }
 
-    /// Whether more waits than may.
+    /// Whether more blocks wait than allowed.
     pub(super) fn is_over(&self) -> bool {
         self.len > QUARANTINE_BLOCKS_MAX || self.bytes > QUARANTINE_BYTES_MAX
     }

@@ -1,14 +1,13 @@
-//! A block on pages of its own: what is too large for a slot, and with guard pages everything.
+//! A block on pages of its own: one too large for a slot, and with guard pages every block.
 //!
 //! ```text
 //!   guard page | data pages: front canary, block, rear canary | guard page
 //! ```
-//! The block lies as far back as its alignment allows, so that the first byte behind it is, but for
-//! less than the alignment, the guard page's first. When it is freed its data pages become what the
-//! guard pages are: an access faults there and then. Without guards the pages on either
-//! side belong to other owners, and what was freed is poisoned like all else.
-//! Absent on purpose: a handler for the fault. A debugger or the core file shows the instruction,
-//! and a library has no business with the process's signals.
+//! The block lies as far back as its alignment allows, so that the first byte behind it is, but for less than the
+//! alignment, the guard page's first. When it is freed its data pages become inaccessible like the guard pages: an
+//! access faults at once. Without guards the pages on either side belong to other owners, and freed data pages are
+//! poisoned like other blocks. There is no handler for the fault: a debugger or the core file shows the instruction,
+//! and a library should not handle the process's signals.
 
 #![allow(unsafe_code)]
 
@@ -101,11 +100,11 @@ impl PageRun {
         self.mapped_bytes
     }
 
-    /// Makes the data pages untouchable and gives their memory back. Whether the kernel did: it
-    /// has a limit on the number of mappings.
+    /// Makes the data pages inaccessible and gives their memory back. Returns whether the kernel did: it has a limit on
+    /// the number of mappings.
     ///
     /// # Safety
-    /// Nobody uses the block any more.
+    /// The block is not used any more.
     pub(super) unsafe fn forbid(&self) -> bool {
         if !self.protect(Access::None) {
             return false;
@@ -117,15 +116,15 @@ impl PageRun {
     }
 
     fn protect(&self, access: Access) -> bool {
-        // SAFETY: the pages are this run's alone. Taking the right to touch them away is up to
-        // `forbid`, whose caller promises that nobody does.
+        // SAFETY: the pages are this run's alone. Access is removed by `forbid`, whose caller promises that there is
+        // none.
         unsafe { pages::protect(self.data, self.data_bytes, access) }
     }
 
     /// Gives everything back to the system.
     ///
     /// # Safety
-    /// Nobody uses the block any more, and no other copy of this will be released.
+    /// The block is not used any more, and no other copy of this will be released.
     pub(super) unsafe fn release(self) {
         // SAFETY: the caller's promise; the range is one mapping made in `map`.
         let unmapped = unsafe { pages::unmap(self.mapped, self.mapped_bytes) };
@@ -145,7 +144,7 @@ impl PageRun {
     }
 }
 
-// What a block lies in: a slot of a shared chunk, or pages of its own.
+// Where a block is: a slot of a shared chunk, or pages of its own.
 
 /// A slot lent by the slot store.
 #[derive(Clone, Copy)]
@@ -180,7 +179,7 @@ impl Area {
         }
     }
 
-    /// Whether stray accesses fault once the block is freed, so that there is nothing to look for.
+    /// Whether stray accesses fault once the block is freed, so that there is nothing to check.
     pub(super) fn is_guarded(&self) -> bool {
         matches!(self, Self::Pages(run) if run.is_guarded)
     }
@@ -235,7 +234,7 @@ impl Area {
     /// Poisons the whole area.
     ///
     /// # Safety
-    /// Nobody uses the block any more.
+    /// The block is not used any more.
     pub(super) unsafe fn poison(&self) {
         let (start, len) = self.bytes();
         // SAFETY: the caller's promise.
@@ -387,7 +386,7 @@ pub(super) struct Entry {
     /// The neighbours; under the directory's lock.
     next: AtomicPtr<Entry>,
     previous: AtomicPtr<Entry>,
-    /// What this lies in.
+    /// The kind of place.
     memory: Chunk,
 }
 
@@ -445,7 +444,7 @@ pub(super) fn enter<'a>(
 /// Takes an entry off the list and frees it.
 ///
 /// # Safety
-/// `enter` made it, and nobody uses it any more.
+/// `enter` made it, and it is not used any more.
 pub(super) unsafe fn leave(entry: NonNull<Entry>) {
     let mut first = lock();
     // SAFETY: the entry and its neighbours are alive, as in `enter`.
@@ -462,8 +461,7 @@ pub(super) unsafe fn leave(entry: NonNull<Entry>) {
         }
     }
     drop(first);
-    // SAFETY: nobody can find it any more. Its memory is unmapped after its other parts are
-    // dropped, which lie in it.
+    // SAFETY: it is not reachable any more. Its memory is unmapped after its other parts are dropped, which lie in it.
     let Entry { books, memory, .. } = unsafe { entry.read() };
     drop(books);
     drop(memory);
@@ -490,23 +488,23 @@ fn lock() -> MutexGuard<'static, First> {
 
 // The bytes that distinguish fresh, freed and forbidden memory, and finding the one that changed.
 //
-// The values are those debuggers' users know from other systems. None is 0 or a letter, which
-// stray writes mostly are, and none makes a pointer.
+// The values are known from other systems' debuggers. None is 0 or a letter, which stray writes mostly are, and none
+// forms a valid pointer.
 
-/// What a block holds when it is lent: reading it before writing shows.
+/// Fill of a block when it is lent: reading it before writing is visible.
 pub(super) const FRESH: u8 = 0xCD;
-/// What a block holds once it is freed.
+/// Fill of a freed block.
 pub(super) const FREED: u8 = 0xDD;
-/// What stands before and behind a lent block.
+/// Fill before and after a lent block.
 pub(super) const CANARY: u8 = 0xFD;
 
 /// Offset of the first byte that is not `expected`.
 ///
 /// # Safety
-/// `len` bytes from `start` are initialised, readable, and lent to nobody.
+/// `len` bytes from `start` are initialised, readable, and not lent.
 pub(super) unsafe fn first_change(start: NonNull<u8>, len: usize, expected: u8) -> Option<usize> {
-    // SAFETY: the caller's promise. A program that writes to memory it does not hold races with
-    // this read: that is the fault looked for.
+    // SAFETY: the caller's promise. A program that writes to memory it does not hold races with this read: that is the
+    // fault being searched.
     let bytes = unsafe { slice::from_raw_parts(start.as_ptr(), len) };
     // All are the same where each is the same as the next one: one call of the C library's
     // comparison, the quickest there is, and one that Miri has not to interpret.

@@ -1,7 +1,7 @@
 //! Memory for blocks of ordinary size: chunks cut into equal slots.
 //!
-//! Nothing is written into a slot that is free but the poison it is full of, so that a stray write
-//! is found even in a slot that left the quarantine; which slots are free stands in tables beside.
+//! A free slot contains only poison, so that a stray write is found even in a slot that left the quarantine; separate
+//! tables record which slots are free.
 #![allow(unsafe_code)]
 use super::page_run;
 use super::page_run::MappedVec;
@@ -23,8 +23,8 @@ const WORDS: usize = CHUNK_BYTES / SLOT_BYTES_MIN / 64;
 /// End of a list of chunks.
 const NONE: u32 = u32::MAX;
 
-/// A chunk cut into slots, or, without memory, a free place in the table.
-/// Invariant: bit `n` of `free` says that slot `n` is lent to nobody and full of poison.
+/// A chunk cut into slots, or, without memory, a free place in the table. Invariant: bit `n` of `free` is set if slot
+/// `n` is not lent and full of poison.
 struct SlotChunk {
     memory: Option<Chunk>,
     slot_bytes: usize,
@@ -88,14 +88,14 @@ impl SlotStore {
             bytes: slot_bytes,
             chunk_index,
         };
-        // SAFETY: the slot was free, so it is poisoned and nobody's.
+        // SAFETY: the slot was free, so it is poisoned and exclusive.
         Ok((slot, unsafe { mend_free_slot(start, slot_bytes) }))
     }
 
     /// Takes a slot back.
     ///
     /// # Safety
-    /// `take` lent the slot, nobody uses it any more, and it is full of poison.
+    /// `take` lent the slot, it is not used any more, and it is full of poison.
     pub(super) unsafe fn put(&mut self, slot: Slot) {
         let (size_index, _) = size_of_slot(slot.bytes);
         let chunk = &mut self.chunks[slot.chunk_index as usize];
@@ -145,14 +145,14 @@ impl SlotStore {
         Ok(())
     }
 
-    /// Looks at every free slot; mends them all, reports the first damage. O(free bytes).
+    /// Checks every free slot; repairs them all, reports the first damage. O(free bytes).
     pub(super) fn mend_free_slots(&mut self) -> Option<Damage> {
         let mut found = None;
         for chunk in self.chunks.iter().filter(|chunk| chunk.memory.is_some()) {
             let mut from = 0;
             while let Some(run) = chunk.free_run(from) {
                 let start = chunk.slot_start(run.start);
-                // SAFETY: free slots are poisoned and nobody's.
+                // SAFETY: free slots are poisoned and exclusive.
                 let change = unsafe {
                     page_run::first_change(start, run.len() * chunk.slot_bytes, page_run::FREED)
                 };
@@ -196,7 +196,7 @@ impl SlotStore {
         }
     }
 
-    /// Lets go of the memory without giving it back: somebody still uses some of it.
+    /// Drops the memory without giving it back: some of it is still in use.
     pub(super) fn forget_lent(&mut self) {
         for chunk in self.chunks.iter_mut().filter(|chunk| chunk.used_count > 0) {
             std::mem::forget(chunk.memory.take());
@@ -243,7 +243,7 @@ impl SlotChunk {
         let is_free = |index: usize| self.free[index / 64] >> (index % 64) & 1 == 1;
         let mut start = from;
         while start < WORDS * 64 && !is_free(start) {
-            // A word without one is passed over at once.
+            // A word without a free slot is skipped at once.
             let rest = self.free[start / 64] >> (start % 64);
             start = match rest {
                 0 => (start / 64 + 1) * 64,
@@ -294,7 +294,7 @@ fn first_bits(count: usize) -> [u64; WORDS] {
 }
 
 /// # Safety
-/// The slot is free, hence the store's alone and initialised.
+/// The slot is free, so only the store uses it, and initialised.
 unsafe fn mend_free_slot(start: NonNull<u8>, slot_bytes: usize) -> Option<Damage> {
     // SAFETY: the caller's promise.
     unsafe {

@@ -1,9 +1,8 @@
 //! malloc under checks: every block in a [`CheckedMemory`], and no heap for any thread.
 //!
-//! Nothing of the fast path. A thread without a heap takes the slow ones, and those look here
-//! first. What was lent before the checks began goes back where it came from. One more lock around
-//! all of it: it is the one that can be held across a fork. Both kinds of blocks would be about for
-//! good.
+//! Not on the fast path. A thread without a heap takes the slow paths, and those call this first. Blocks lent before
+//! the checks began return to their origin. One more lock around all of it: it is the one that can be held across a
+//! fork. Both kinds of blocks may exist until the end.
 
 #![allow(unsafe_code)]
 
@@ -90,20 +89,20 @@ pub(super) fn size_of(block: NonNull<u8>) -> Option<usize> {
     enter()?.memory.size_of(block)
 }
 
-/// Whether an address the checks do not know can be that of a block lent before them.
+/// Whether an address unknown to the checks can be that of a block lent before them.
 fn is_older(block: NonNull<u8>) -> bool {
     let address = block.addr().get();
     !super::large::is_mapped(address) && chunk_store::is_ours(address)
 }
 
-/// Looks at everything now.
+/// Checks everything now.
 pub(super) fn verify() {
     if let Some(inside) = enter() {
         inside.memory.verify();
     }
 }
 
-/// Looks at everything and gives idle memory back; whether the checks are on.
+/// Checks everything and gives idle memory back; returns whether the checks are on.
 pub(super) fn trim() -> bool {
     enter().map(|inside| inside.memory.trim()).is_some()
 }
@@ -129,7 +128,7 @@ pub(super) fn release_after_fork() {
     drop(unsafe { (*FORK_GUARD.0.get()).take() });
 }
 
-// The end of a process whose heap is broken: one written line, then abort.
+// The end of a process whose heap is broken: writes one line, then aborts.
 
 /// A pointer that malloc never returned, or that was freed before.
 #[cold]

@@ -1,17 +1,17 @@
-//! What is larger than a block: runs of chunks, and mappings of their own.
+//! Allocations larger than a block: runs of chunks, and separate mappings.
 //!
-//! Malloc comes here with more than 32 KiB, or more alignment than a page's worth of blocks has. Up
-//! to 63 chunks come from the store, where freed ones wait with their pages for the next taker.
-//! What is longer, or aligned to more than a chunk, is mapped:
+//! Malloc uses it for more than 32 KiB, or more alignment than a page's worth of blocks has. Up to 63 chunks come from
+//! the store, where freed ones wait with their pages for the next taker. Longer ones, or those aligned to more than a
+//! chunk, are mapped:
 //!
 //! ```text
 //!   mapping start            block, at a multiple of 4 MiB (or more)
 //!        |  MappedHeader ...  |  the holder's bytes ...                 |
 //!        <----- 64 KiB ------->
 //! ```
-//! So an address that is a multiple of a segment's size can only be a mapped block's: the first
-//! chunk of a segment of the store is never lent. free needs one test for it, which null shares.
-//! Absent on purpose: a cache of mappings. They are rare, and each is worth a system call.
+//! So an address that is a multiple of a segment's size can only be a mapped block's: the first chunk of a segment of
+//! the store is never lent. free needs one test for it, which null shares. There is no cache of mappings: they are
+//! rare, and each is worth a system call.
 #![allow(unsafe_code)]
 use super::checked;
 use crate::chunk::CHUNK_BYTES;
@@ -28,10 +28,10 @@ pub(super) const RUN_BYTES_MAX: usize = RUN_CHUNKS_MAX * CHUNK_BYTES;
 /// Memory before a mapped block, of which only the header's page is ever touched.
 const HEADER_ROOM_BYTES: usize = CHUNK_BYTES;
 
-/// Says that the words before an address are a header.
+/// Marks the words before an address as a header.
 const MAGIC: usize = 0x6d70_6d61_7070_6564;
 
-/// Stands right before a mapped block.
+/// Right before a mapped block.
 struct MappedHeader {
     /// Bytes the block has: whole chunks.
     block_bytes: usize,
@@ -80,7 +80,7 @@ pub(super) unsafe fn run_bytes(header: NonNull<ChunkHeader>) -> usize {
 /// Takes a run back.
 ///
 /// # Safety
-/// The header is that of a lent run, which nobody uses any more.
+/// The header is that of a lent run, which is not used any more.
 pub(super) unsafe fn free_run(header: NonNull<ChunkHeader>) {
     // SAFETY: the caller's promise.
     unsafe { chunk_store::give_back(header, GiveBack::Later) };
@@ -102,7 +102,7 @@ fn header_of(block: NonNull<u8>) -> NonNull<MappedHeader> {
 /// The header of a mapped block. Ends the process when there is none.
 ///
 /// # Safety
-/// The block is said to be lent by `map`; the words before it can be read.
+/// The block is reported as lent by `map`; the words before it can be read.
 unsafe fn read_header(block: NonNull<u8>) -> MappedHeader {
     // SAFETY: the caller's promise; headers are aligned, since blocks are to more.
     let header = unsafe { header_of(block).read() };
@@ -140,8 +140,8 @@ fn map_aligned(block_bytes: usize, align_bytes: usize) -> Option<NonNull<u8>> {
     let first = (mapped.addr() + HEADER_ROOM_BYTES).next_multiple_of(align_bytes);
     let before_bytes = first - HEADER_ROOM_BYTES - mapped.addr();
     let after_bytes = mapped_bytes - before_bytes - kept_bytes;
-    // SAFETY: the three parts together are the mapping: what is kept begins at `before_bytes`, which
-    // is at most `align_bytes` and a multiple of the page size, as is all else.
+    // SAFETY: the three parts together are the mapping: the kept part begins at `before_bytes`, which is at most
+    // `align_bytes` and a multiple of the page size, as are the other values.
     unsafe {
         unmap(mapped, before_bytes);
         unmap(mapped.add(before_bytes + kept_bytes), after_bytes);
@@ -150,7 +150,7 @@ fn map_aligned(block_bytes: usize, align_bytes: usize) -> Option<NonNull<u8>> {
 }
 
 /// # Safety
-/// The range is whole pages of ours that nobody uses; it may be empty.
+/// The range is whole pages of ours that are not used; it may be empty.
 unsafe fn unmap(start: *mut u8, size_bytes: usize) {
     if size_bytes > 0 {
         // SAFETY: the caller's promise, and ours are not at null. Refused only when it would cut a
@@ -171,7 +171,7 @@ pub(super) unsafe fn mapped_bytes(block: NonNull<u8>) -> usize {
 /// Takes a mapped block back.
 ///
 /// # Safety
-/// The block is lent by `map`, and nobody uses it any more.
+/// The block is lent by `map`, and it is not used any more.
 pub(super) unsafe fn free_mapped(block: NonNull<u8>) {
     // SAFETY: the caller's promise; the mapping begins with the header's room.
     unsafe {
@@ -188,7 +188,7 @@ pub(super) unsafe fn free_mapped(block: NonNull<u8>) {
 /// another address. None when the system refuses; the block is then as it was.
 ///
 /// # Safety
-/// The block is lent by `map`, and its holder uses only the answer from now on, if there is one.
+/// The block is lent by `map`, and the holder uses only the result from now on, if there is one.
 pub(super) unsafe fn resize_mapped(block: NonNull<u8>, size_bytes: usize) -> Option<NonNull<u8>> {
     if size_bytes > isize::MAX as usize {
         return None;

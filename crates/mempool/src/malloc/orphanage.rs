@@ -1,8 +1,7 @@
-//! Heaps whose threads ended, and where heaps come from.
+//! Heaps whose threads ended, and the creation of heaps.
 //!
-//! A thread's first allocation takes an abandoned heap over, whole, or gets a new heap; its end leaves the
-//! heap here. So there are as many heaps as there were threads at once, and what a dead thread left
-//! is the next one's to use.
+//! A thread's first allocation takes an abandoned heap over, whole, or gets a new heap; its end leaves the heap here.
+//! So there are as many heaps as there were threads at once, and the next thread uses the memory of an ended one.
 //!
 //! An abandoned heap's blocks are still freed by others. A thread that sends a batch to a home asks afterwards
 //! whether it is an abandoned heap's, and if so, puts the blocks back to their chunks itself; the abandoned heap's
@@ -94,7 +93,7 @@ impl AbandonedHeaps {
     }
 }
 
-/// Puts all that came home to an abandoned heap back to its chunks.
+/// Puts all blocks returned to an abandoned heap back to its chunks.
 ///
 /// # Safety
 /// The heap is abandoned, and the caller has the lock.
@@ -121,7 +120,7 @@ pub(super) unsafe fn leave(heap: NonNull<ThreadHeap>) {
     unsafe { lock().put(heap) };
 }
 
-/// Sends a batch home, and looks after it there when nobody else will.
+/// Returns a batch to its heap, and handles it there if the heap has no thread.
 pub(super) fn deliver(batch: AddressedBatch) {
     let home = batch.home();
     batch.send();
@@ -168,7 +167,7 @@ pub(super) fn trim_all() -> usize {
     page_bytes
 }
 
-/// What is known of the process's heaps.
+/// The process's heaps.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct AbandonedFigures {
     pub(super) heap_count: usize,

@@ -3,11 +3,10 @@
 //! Malloc pops from the front list of the size's class, free pushes to it. A heap has one owner:
 //! the thread whose slot names it, or, while it is abandoned, the lock of the abandoned heaps.
 //!
-//! Pools are swept by their users; nobody sweeps a malloc. So every so many frees a front list is
-//! looked at, and what is more than a bound goes back to its chunks; a chunk that is whole again
-//! goes back to the store at once, where any thread finds it. When [`Pace`] says so, all lists go
-//! back and the classes are swept, as those of a pool are. How many blocks are lent follows from
-//! the counts of their chunks.
+//! Pools are swept by their users; a malloc has to sweep itself. So after a number of frees a front list is checked,
+//! and blocks beyond a bound go back to their chunks; a chunk that is whole again goes back to the store at once, where
+//! any thread finds it. When [`Pace`] decides, all lists go back and the classes are swept, as those of a pool are. How
+//! many blocks are lent follows from the counts of their chunks.
 
 #![allow(unsafe_code)]
 
@@ -38,8 +37,8 @@ const FRONT_BYTES: u32 = 16 * 1024;
 const FRONT_COUNT_MIN: u32 = 4;
 const FRONT_COUNT_MAX: u32 = 128;
 
-/// What a free and an allocation count until their list is looked at. Pairs of them count a little,
-/// so that a program in a steady state has its lists looked at too, now and then.
+/// Weights of a free and an allocation until their list is checked. A pair of them counts a little, so that lists are
+/// also checked now and then in a steady state.
 const PUSH_COUNTS: i32 = 16;
 const POP_COUNTS: i32 = 15;
 
@@ -49,8 +48,7 @@ const LONG_CLASS: u16 = SizeClass::of(LINE_BYTES + 1).index() as u16;
 /// The free blocks of a class that the next allocations get.
 struct Front {
     free: FreeList,
-    /// What is left to count until the list is looked at again: when it is below 0, which the
-    /// subtraction itself tells the processor.
+    /// The rest to count until the list is checked again: when it is below 0, which the subtraction's flags show.
     until_look: i32,
     /// As many blocks as the list may keep.
     kept_count: u32,
@@ -75,20 +73,19 @@ impl Front {
         front
     }
 
-    /// Has the list looked at after as many frees as it may keep blocks.
+    /// Schedules the check of the list after as many frees as it may keep blocks.
     const fn start_count(&mut self) {
         self.until_look = self.kept_count as i32 * PUSH_COUNTS - 1;
     }
 }
 
-/// What the owner alone touches.
-/// Invariant: `fronts[index]` holds unused blocks of `classes[index]` only.
+/// The part that only the owner uses. Invariant: `fronts[index]` holds unused blocks of `classes[index]` only.
 #[repr(C)]
 pub(super) struct OwnerPart {
     fronts: [Front; CLASS_COUNT],
     outbox: Outbox,
     pace: Pace,
-    /// Of the sweep under way, the class whose turn it is; `CLASS_COUNT` when there is none.
+    /// The class at which the sweep under way is; `CLASS_COUNT` when there is none.
     next_swept: usize,
     classes: [BlockClass; CLASS_COUNT],
 }
@@ -99,13 +96,13 @@ pub(super) struct ThreadHeap {
     /// First, so that a block's home and its heap are one address.
     remote: RemoteFrees,
     owned: UnsafeCell<OwnerPart>,
-    /// Whether no thread owns it, so that threads that send blocks home have to look after them.
+    /// Whether no thread owns it, so that threads that return blocks have to handle them.
     pub(super) abandoned: AbandonedMark,
     /// The next abandoned heap. Under the lock of the abandoned heaps.
     pub(super) next: UnsafeCell<*mut ThreadHeap>,
 }
 
-/// `RemoteFrees` wants to know which thread frees a closed home. Heaps are never closed.
+/// `RemoteFrees` needs to know which thread frees a closed home. Heaps are never closed.
 unsafe fn never_buried(_home: NonNull<RemoteFrees>) {}
 
 impl ThreadHeap {
@@ -113,10 +110,10 @@ impl ThreadHeap {
     /// the stack first, and a thread's stack may be hardly larger.
     ///
     /// # Safety
-    /// `place` is writable, aligned, large enough, and nobody else's.
+    /// `place` is writable, aligned, large enough, and exclusive.
     pub(super) unsafe fn init(place: NonNull<Self>) {
         let heap = place.as_ptr();
-        // SAFETY: the caller's promise; every field is written before anyone reads it.
+        // SAFETY: the caller's promise; every field is written before it is read.
         unsafe {
             (&raw mut (*heap).remote).write(RemoteFrees::new(never_buried, LONG_CLASS));
             (&raw mut (*heap).abandoned).write(AbandonedMark::new());
@@ -145,14 +142,14 @@ impl ThreadHeap {
     /// The heap that a block's home belongs to.
     ///
     /// # Safety
-    /// `home` is the home of a block of class, hence of a heap of this module.
+    /// `home` is the home of a block of class, so of a heap of this module.
     pub(super) unsafe fn of_home<'a>(home: NonNull<RemoteFrees>) -> &'a Self {
         // SAFETY: homes are the first fields of heaps, named by pointers to all of them, and heaps
         // live forever.
         unsafe { home.cast().as_ref() }
     }
 
-    /// What others freed of this heap's blocks.
+    /// Blocks of this heap freed by other threads.
     pub(super) fn remote(&self) -> &RemoteFrees {
         &self.remote
     }
@@ -180,10 +177,10 @@ impl OwnerPart {
         Some(block)
     }
 
-    /// Takes a block of class `index` back; `true` when the class is to be looked at.
+    /// Takes a block of class `index` back; `true` when the class is to be checked.
     ///
     /// # Safety
-    /// The block is of this heap and class, and nobody uses it any more.
+    /// The block is of this heap and class, and it is not used any more.
     #[inline(always)]
     #[must_use]
     pub(super) unsafe fn push(&mut self, index: usize, block: NonNull<u8>) -> bool {
@@ -247,8 +244,8 @@ impl OwnerPart {
         class.release_idle(when)
     }
 
-    /// A block of a class when none is ready: what came home, else what the chunks have, else
-    /// a new chunk. None when the system has no memory.
+    /// A block of a class when none is ready: a returned one, else one from the chunks, else one from a new chunk. None
+    /// when the system has no memory.
     pub(super) fn pop_slow(
         &mut self,
         class: SizeClass,
@@ -287,10 +284,10 @@ impl OwnerPart {
         }
     }
 
-    /// Adds a block of another heap to what goes home. What comes back is to be sent.
+    /// Adds a block of another heap to the outgoing batches. The caller sends the returned batch.
     ///
     /// # Safety
-    /// The block is lent by the heap whose `home` it is, as class `index`; nobody uses it any more.
+    /// The block is lent by the heap whose `home` it is, as class `index`; it is not used any more.
     pub(super) unsafe fn send(
         &mut self,
         home: NonNull<RemoteFrees>,
@@ -320,7 +317,7 @@ impl OwnerPart {
         self.classes.iter_mut().map(BlockClass::empty_pages).sum()
     }
 
-    /// What the heap holds. Walks the front lists and the chunks with room.
+    /// Current numbers of the heap. Walks the front lists and the chunks with room.
     pub(super) fn figures(&self) -> HeapFigures {
         let mut sum = HeapFigures::default();
         for (index, class) in self.classes.iter().enumerate() {
@@ -336,7 +333,7 @@ impl OwnerPart {
     }
 }
 
-/// What a heap, or several together, hold of blocks.
+/// Current block numbers of a heap, or of several together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct HeapFigures {
     pub(super) live_count: usize,
@@ -404,14 +401,14 @@ pub fn prepare() {
         // The call above asked for memory, and there was no key to arm yet.
         set(FIRST_TIME);
     }
-    // Miri knows no fork.
+    // Miri does not support fork.
     #[cfg(not(miri))]
     // SAFETY: functions of this object. Refused only without memory; forks of a process with threads
     // are then as unsafe as they are without an allocator's help.
     let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
 }
 
-/// Asks for `at_thread_end` on the calling thread. May allocate: the caller has set the slot.
+/// Registers `at_thread_end` for the calling thread. May allocate: the caller has set the slot.
 pub(super) fn arm() {
     prepare();
     set(FIRST_TIME);
@@ -458,11 +455,10 @@ extern "C" fn after_fork() {
 
 // When a heap is swept.
 
-/// A heap is swept after this time. A tenth of it cost redis, whose values change size in waves of a
-/// second, a tenth of its throughput: pages went in one wave and came back in the next.
+/// A heap is swept after this time. A tenth of it cost redis, whose values change size in waves of a second, a tenth of
+/// its throughput: pages were returned in one wave and taken back in the next.
 const PAUSE_MS: u64 = 1000;
-/// A large one less often, one millisecond for so many chunks: looking at them takes a hundredth of
-/// that.
+/// A large one less often, one millisecond for so many chunks: checking them takes a hundredth of that.
 const CHUNKS_PER_PAUSE_MS: usize = 128;
 /// At once when more than this share of the most that was lent since the last sweep, as one in so
 /// many bytes, is not lent any more, ...
@@ -472,10 +468,10 @@ const SHRUNK_BYTES_MIN: usize = 1 << 20;
 /// Less than this share of a heap's chunks is lent in one that gives single pages back.
 const LENT_PERCENT_MIN: usize = 40;
 
-/// Chunks to look at in one slow path, about: some ten microseconds.
+/// Chunks to check in one slow path: about ten microseconds.
 pub(super) const CHUNKS_AT_ONCE: usize = 256;
 
-/// What a heap remembers between sweeps.
+/// State of a heap between sweeps.
 pub(super) struct Pace {
     /// Bytes that chunks have given out, now and at most since the last sweep began.
     out_bytes: usize,
@@ -516,8 +512,8 @@ impl Pace {
         now_ms.saturating_sub(self.began_at_ms) >= wait_ms
     }
 
-    /// Whether so much of the heap is free that single pages should go. While most of it is lent,
-    /// what is free is about to be lent again: then pages would go and come for nothing.
+    /// Whether so much of the heap is free that single pages should go. While most of it is lent, free blocks will soon
+    /// be lent again: giving their pages back would be wasted work.
     pub(super) fn is_hollow(&self) -> bool {
         self.out_bytes < self.chunk_count * (CHUNK_BYTES / 100 * LENT_PERCENT_MIN)
     }

@@ -1,10 +1,9 @@
-//! Where a thread keeps its heap: words that every thread has and finds without asking anyone.
+//! Where a thread keeps its heap: words that every thread finds without a call.
 //!
-//! Each allocation and each free begins with one load from here. In a shared object the compiler
-//! would find a `thread_local!` by a call into the dynamic linker, which costs more than the
-//! allocation and may itself allocate. The words are therefore defined and read in assembly, at a
-//! fixed distance from the thread pointer (the "initial exec" model); other processors, and Miri,
-//! do with `thread_local!`. The words are good until the thread's last instruction.
+//! Each allocation and each free begins with one load from here. In a shared object the compiler would find a
+//! `thread_local!` by a call into the dynamic linker, which costs more than the allocation and may itself allocate. The
+//! words are therefore defined and read in assembly, at a fixed distance from the thread pointer (the "initial exec"
+//! model); other processors, and Miri, use `thread_local!`. The words are valid until the thread's last instruction.
 #![allow(unsafe_code)]
 use super::thread_heap::ThreadHeap;
 
@@ -16,7 +15,7 @@ pub(super) enum Stage {
     Fresh = 0,
     /// It has, or may have, a heap.
     Running = 1,
-    /// It has given its heap up and gets none again; what still runs on it are others' clean-ups.
+    /// It has given up its heap and gets no new one; only clean-up code of other libraries still runs.
     Ended = 2,
 }
 

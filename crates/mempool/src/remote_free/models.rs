@@ -1,12 +1,12 @@
 //! Remote frees and the ends of pools and threads, in every order of their atomic operations.
 //!
-//! `cargo xtask loom` runs these on the very code of `remote_free`, `outbox` and `batch`. A model
-//! holds when no order breaks an assertion and no two accesses are left without an order: each
-//! block has a guard that its user, its taker and the thread that frees the pool touch, and the last
-//! of them also claims the atomics for itself, as freeing their memory would.
+//! `cargo xtask loom` runs these on the code of `remote_free`, `outbox` and `batch`. A model holds when no order breaks
+//! an assertion and no two accesses are left without an order: each block has a guard that its user, its taker and the
+//! thread that frees the pool touch, and the last of them also claims the atomics for itself, as freeing their memory
+//! would.
 //!
-//! A model that cannot fail shows nothing, so each says which faults, planted by hand, it caught.
-//! Their arithmetic is the unit tests'; here every operation more multiplies the orders.
+//! A model that cannot fail proves nothing, so each lists the faults, injected by hand, that it caught. Unit tests
+//! cover the arithmetic; here every further operation multiplies the number of orders.
 use super::*;
 use crate::batch::GrowingBatch;
 use crate::outbox::{flush_remote_frees, free_away};
@@ -19,8 +19,8 @@ use std::rc::Rc;
 const BLOCKS: usize = 4;
 const BLOCK_BYTES: usize = 32;
 
-/// A pool that knows which thread may touch what. loom runs its threads one at a time on a single thread of
-/// the system, so what is not under test may be a plain number.
+/// A pool that checks which thread may access which part. loom runs its threads one at a time on a single thread of the
+/// system, so parts that are not under test may be plain numbers.
 #[repr(C)]
 struct Home {
     remote: RemoteFrees,
@@ -102,8 +102,7 @@ impl Handle {
         unsafe { free_away(self.remote(), self.block(index), BLOCK_BYTES, index as u16) };
     }
 
-    /// What an owner does now and then. It writes to what only owners do, so that two of them at a
-    /// time would be seen.
+    /// An owner's regular work. It writes to owner-only state, so that two owners at a time would be detected.
     pub(crate) fn take_all(&self) {
         self.0.books.with_mut(|_| ());
         self.absorb(self.0.remote.take());
@@ -114,7 +113,7 @@ impl Handle {
         self.0.taken.iter().filter(|taken| taken.get()).count()
     }
 
-    /// What an owner does that leaves while blocks may be away.
+    /// The work of an owner that leaves while blocks may be lent.
     fn close_and_leave(&self, live_count: usize) {
         let home_count = self.absorb(self.0.remote.close());
         // SAFETY: called once, by the owner.
@@ -173,12 +172,12 @@ fn freers_against_drain() {
     });
 }
 
-/// Goal: when the owner leaves while two threads send batches, exactly one of the three frees the
-/// pool, after everybody's accesses, and no block is taken twice.
+/// Goal: when the owner leaves while two threads send batches, exactly one of the three frees the pool, after all
+/// accesses, and no block is taken twice.
 ///
-/// Caught: `close`, `retire` or `leave` with relaxed order, the last two also with only one of its
-/// halves; `retire` of one block for a whole batch; `push` onto a closed list; a `leave` or `retire`
-/// that does not look whether it is the last.
+/// Caught: `close`, `retire` or `leave` with relaxed order, the last two also with only one of its halves; `retire` of
+/// one block for a whole batch; `push` onto a closed list; a `leave` or `retire` that does not check whether it is the
+/// last.
 #[test]
 fn leave_against_last_batches() {
     loom::model(|| {
@@ -208,7 +207,7 @@ fn leave_against_direct_blocks() {
             let home = home.clone();
             thread::spawn(move || {
                 home.use_block(index);
-                // SAFETY: one of the two blocks that `leave` is told of.
+                // SAFETY: one of the two blocks that `leave` gets the number of.
                 unsafe { RemoteFrees::note_direct(home.remote(), 10) };
             })
         });
@@ -222,8 +221,8 @@ fn leave_against_direct_blocks() {
     });
 }
 
-/// Goal: blocks gathered by a thread that ends come home without its doing, before or after the
-/// owner has left; also the block that another thread-local value drops after the outbox is gone.
+/// Goal: blocks gathered by a thread that ends are returned automatically, before or after the owner has left; also the
+/// block that another thread-local value drops after the outbox is gone.
 ///
 /// Caught: an outbox without its destructor; a `free_away` that loses the block when there is no
 /// outbox.

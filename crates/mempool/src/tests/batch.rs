@@ -35,7 +35,7 @@ fn sent_and_returned(blocks: &Blocks, sizes: &[usize]) -> (Vec<usize>, ReturnedB
         counts.push(batch.block_count());
     };
     for (index, (&(block, _), &size_bytes)) in blocks.0.iter().zip(sizes).enumerate() {
-        // SAFETY: the blocks are as large and nobody else's.
+        // SAFETY: the blocks are as large and exclusive.
         if unsafe { growing.add(block, size_bytes, index as u16) } {
             send(growing.take().unwrap());
         }

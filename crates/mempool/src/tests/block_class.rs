@@ -41,8 +41,8 @@ impl Bench {
     }
 }
 
-/// Goal: what spills is counted at its own chunk: exactly the chunks without a live block are
-/// idle, and go when told; for a size that divides the chunk and one that leaves a tail.
+/// Goal: spilled blocks are counted at their own chunk: exactly the chunks without a live block are idle, and leave on
+/// request; for a size that divides the chunk and one that leaves a tail.
 #[test]
 fn exactly_the_chunks_without_a_live_block_go() {
     for block_bytes in [16 * 1024, 12 * 1024] {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what is written is read back the same, whatever the options and their order.
+/// Goal: written options parse back the same, whatever the options and their order.
 #[test]
 fn options_survive_being_written() {
     for guard_pages in [false, true] {

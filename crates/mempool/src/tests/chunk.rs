@@ -25,8 +25,8 @@ fn chunks_are_aligned_zeroed_and_apart() {
     unmap_pages(nudge, 4096);
 }
 
-/// Goal: discarded pages are gone, their neighbours are not, and the place is usable again; a
-/// refusal is told and leaves everything as it was.
+/// Goal: discarded pages are gone, their neighbours are not, and the range is usable again; a refusal is reported and
+/// changes nothing.
 #[test]
 fn discarded_pages_are_gone() {
     let chunk = Chunk::map_long(2 * CHUNK_BYTES).unwrap();

@@ -177,9 +177,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Goal: after any puts, fills and sweeps, the pages found by counting are those that
-    /// looking at every block that is out finds, and no such block reaches into a page without
-    /// memory.
+    /// Goal: after any puts, fills and sweeps, the pages found by counting are those found by checking every lent
+    /// block, and no such block reaches into a page without memory.
     #[test]
     fn counting_finds_what_looking_finds(
         block_bytes in prop::sample::select(

@@ -21,8 +21,7 @@ fn first_run_is_the_lowest() {
     }
 }
 
-/// Goal: runs of all lengths are apart, found by any address in them, and reused; what was
-/// purged reads as zero.
+/// Goal: runs of all lengths are apart, found by any address in them, and reused; purged memory reads as zero.
 #[test]
 fn runs_are_apart_and_found_by_address() {
     // Miri would take minutes for 130 MB.

@@ -14,7 +14,7 @@ fn cutting_out_keeps_the_rest() {
             .collect();
         let mut list = FreeList::new();
         for block in blocks.iter().rev() {
-            // SAFETY: the cells outlive the list and are touched by nobody else.
+            // SAFETY: the cells outlive the list and are not accessed elsewhere.
             unsafe { list.push(*block) };
         }
         let mut taken = list.cut_out(skip_count, count);
@@ -38,7 +38,7 @@ fn newest_first_and_split_keeps_order() {
             .collect();
         let mut list = FreeList::new();
         for block in &blocks {
-            // SAFETY: the cells outlive the list and are touched by nobody else.
+            // SAFETY: the cells outlive the list and are not accessed elsewhere.
             unsafe { list.push(*block) };
         }
         let mut rest = list.split_off(keep_count);

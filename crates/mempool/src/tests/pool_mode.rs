@@ -18,7 +18,7 @@ fn modes_survive_being_written() {
     }
 }
 
-/// Goal: what is no mode is refused with the modes there are.
+/// Goal: an invalid mode is refused with a list of the valid ones.
 #[test]
 fn mistakes_are_named() {
     for (text, expected) in [

@@ -110,7 +110,7 @@ fn late_batches_count_their_blocks() {
         let mut outbox = Outbox::new();
         home.leave(101);
         for index in 0..100 {
-            // SAFETY: the blocks are 16 bytes and in nobody's hands.
+            // SAFETY: the blocks are 16 bytes and not in use.
             let batch = unsafe { outbox.add(home.remote(), home.block(index), 16, 0) };
             assert_eq!(batch.is_some(), index == 63);
             batch.into_iter().for_each(outbox::AddressedBatch::send);
@@ -137,14 +137,14 @@ fn batches_go_to_their_own_home() {
         let count = if round < 75 { 3 } else { HOMES };
         for step in 0..count {
             let home = homes[(step * 5 + round) % count];
-            // SAFETY: the blocks are 16 bytes and in nobody's hands.
+            // SAFETY: the blocks are 16 bytes and not in use.
             let batch = unsafe { outbox.add(home.remote(), home.block(round), 16, round as u16) };
             batch.into_iter().for_each(outbox::AddressedBatch::send);
         }
     }
     drop(outbox);
     for (index, home) in homes.into_iter().enumerate() {
-        // SAFETY: leaked above; the outbox is gone, and nobody else knew of it.
+        // SAFETY: leaked above; the outbox is gone, and there were no other users.
         let blocks = unsafe { home.remote().as_ref() }.take();
         let mut tags: Vec<u16> = blocks
             .inspect(|&(block, tag)| assert_eq!(block, home.block(usize::from(tag))))

@@ -11,8 +11,8 @@ fn set_generation(table: &mut SlotTable<char>, index: u32, generation: u32) {
     unsafe { (*slot).generation = generation };
 }
 
-/// Goal: the last generation is served, then the slot retires and old handles stay dead; a
-/// chunk that holds such a slot leaves for ever, and others take its place.
+/// Goal: the last generation is served, then the slot retires and old handles stay stale; a chunk that holds such a
+/// slot leaves for good, and others take its place.
 #[test]
 fn slot_retires_instead_of_repeating_a_generation() {
     let mut table = SlotTable::new(usize::MAX);

@@ -67,8 +67,8 @@ fn a_sweep_in_parts_makes_few_calls_at_a_time() {
     }
 }
 
-/// Goal: what is lent while a sweep is under way does not leave, from whichever list it comes, and the
-/// sweep ends all the same.
+/// Goal: chunks lent from while a sweep is under way do not leave, whichever list they are in, and the sweep still
+/// ends.
 #[test]
 fn what_is_wanted_during_a_sweep_stays() {
     let mut bench = Bench::new(16 * 1024);
@@ -86,8 +86,8 @@ fn what_is_wanted_during_a_sweep_stays() {
         assert!(next.is_none_or(|next| class.roomy.iter().any(|header| header == next)));
         assert!(class.leaving_count <= class.idle.len());
     };
-    // Chunks are filled up, the one that is looked at next too, and then all others are wanted; others
-    // fall idle and leave by another way.
+    // Chunks are filled up, the one that is checked next too, and then all others are used; others become idle and
+    // leave by another path.
     let mut taken = Vec::new();
     for count in [3, 1, 40, 26] {
         taken.extend((0..count).map(|_| bench.take()));
@@ -105,7 +105,7 @@ fn what_is_wanted_during_a_sweep_stays() {
     }
     assert_eq!(bench.class.chunk_count(), 20, "all were in use in between");
     assert_eq!(bench.class.out_count(), 10);
-    // Those with one block each, and a sweep that is about to look at them when they fall idle.
+    // Those with one block each, and a sweep that is about to check them when they become idle.
     bench.class.sweep();
     bench.class.begin_sweep();
     assert!(bench.class.unswept.is_some());

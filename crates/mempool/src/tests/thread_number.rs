@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: a thread that never asked is taken for nobody's owner, not even of an abandoned pool.
+/// Goal: a thread without a number is not taken for any owner, not even of an abandoned pool.
 #[test]
 fn unnumbered_thread_owns_nothing() {
     let owner = current();

@@ -1,8 +1,8 @@
 use super::*;
 use std::fmt::Write;
 
-/// Goal: each sentence names the pool, the address, the size and the place, says what to do,
-/// and fits the line that is written without memory, with the largest numbers there are.
+/// Goal: each message names the pool, the address, the size and the place, has the remedy, and fits the line that is
+/// written without memory, with the largest possible numbers.
 #[test]
 fn sentences_name_everything_and_fit_a_line() {
     const POOL: &str = "a pool with quite a long name";

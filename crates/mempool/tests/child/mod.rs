@@ -4,7 +4,7 @@ use std::process::{Command, ExitStatus};
 pub(crate) const SIGABRT: i32 = 6;
 pub(crate) const SIGSEGV: i32 = 11;
 
-/// What a child process that runs only the test of this full name and does `fault` did and said.
+/// Result and output of a child process that runs only the test of this full name and does `fault`.
 pub(crate) fn in_child(test: &str, fault: fn()) -> (ExitStatus, String) {
     const MARK: &str = "MILLPOND_TEST_CHILD";
     if std::env::var(MARK).is_ok_and(|name| name == test) {

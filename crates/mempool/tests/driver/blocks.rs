@@ -16,7 +16,7 @@ impl Lent {
         self.block.as_uninit_mut().as_mut_ptr().cast()
     }
 
-    /// Its holder's last look at it.
+    /// Its holder's last check of it.
     fn check(&mut self) {
         let len = self.block.capacity();
         // SAFETY: the block is this long and was filled when it was lent.
@@ -177,7 +177,7 @@ impl Model {
         self.pool.verify();
         while self.mode == PoolMode::On && self.pool.stats().reserved_bytes > 0 {
             let before_bytes = self.pool.stats().reserved_bytes;
-            // What was in use since the last sweep is kept for one more interval.
+            // Memory used since the last sweep is kept for one more interval.
             self.pool.trim();
             self.pool.trim();
             assert!(

@@ -26,7 +26,7 @@ impl Lent {
     }
 
     fn check(&self, kept_len: usize) {
-        // SAFETY: filled by `new`; nobody frees it meanwhile.
+        // SAFETY: filled by `new`; it is not freed meanwhile.
         unsafe { check(self.start, self.len, kept_len, self.mark) };
     }
 
@@ -118,12 +118,12 @@ impl Model {
         self.note_lent(start, size_bytes, 16);
     }
 
-    /// What both sizes have stays.
+    /// Bytes within both sizes stay.
     fn reallocate(&mut self, input: &mut Input) {
         let index = input.index(self.lent.len());
         let old = self.take_back(index);
         let size_bytes = size_bytes(input);
-        // SAFETY: lent, and only the answer is used from here on.
+        // SAFETY: lent, and only the result is used from here on.
         let start = unsafe { malloc::reallocate(old.start, size_bytes) };
         assert!(!start.is_null(), "the system has memory");
         Lent { start, ..old }.check(old.len.min(size_bytes));

@@ -1,6 +1,6 @@
 //! Bytes read as numbers.
 
-/// What is left of an input. Past its end there are zeroes.
+/// The rest of an input. Past its end there are zeroes.
 pub(super) struct Input<'a> {
     rest: &'a [u8],
 }

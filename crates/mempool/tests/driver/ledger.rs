@@ -57,7 +57,7 @@ pub(super) unsafe fn fill(start: *mut u8, len: usize, mark: u8) {
     }
 }
 
-/// Looks whether the mark is still there, in the first `kept_len` bytes of what was filled as `len`.
+/// Checks that the mark is still there, in the first `kept_len` bytes of a range filled as `len`.
 ///
 /// # Safety
 /// `kept_len` bytes from `start` may be read, and were filled.

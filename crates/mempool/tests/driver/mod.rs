@@ -1,10 +1,9 @@
 //! Sequences of operations, drawn from bytes, on every kind of pool, against models of them.
 //!
-//! One harness for two uses: `fuzz/` feeds it what libFuzzer invents, `tests/sequences.rs` feeds it
-//! seeded noise and the inputs that once found something. Any bytes are an input; the first chooses
-//! the pool and its mode. After each operation the figures must match the model's, no two lent
-//! ranges may overlap, and what a holder wrote must still be there when it gives its block back.
-//! What the checked mode catches has tests of its own.
+//! One harness for two uses: `fuzz/` feeds it libFuzzer's inputs, `tests/sequences.rs` feeds it seeded noise and the
+//! inputs that once found a fault. Any bytes are an input; the first chooses the pool and its mode. After each
+//! operation the figures must match the model's, no two lent ranges may overlap, and a holder's bytes must still be
+//! there when it gives its block back. The checked mode's reports have separate tests.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a harness of tests is a test too")]
 

@@ -5,7 +5,7 @@ use super::may_fail;
 use millpond_mempool::{Pool, PoolError, PoolMode, Pooled, flush_remote_frees};
 use std::thread;
 
-/// What a pool of these lends: made of a number that can be read back.
+/// Object lent by a pool of these: made of a number that can be read back.
 trait Object: Send + 'static {
     fn new(number: u64) -> Self;
     fn number(&self) -> Option<u64>;

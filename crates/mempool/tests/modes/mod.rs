@@ -31,7 +31,7 @@ pub(crate) fn is_checked(mode: PoolMode) -> bool {
     matches!(mode, PoolMode::Checked(_))
 }
 
-/// What of the figures counts against a budget: the checks' own memory comes on top.
+/// The part of the figures that counts against a budget: the checks' own memory comes on top.
 pub(crate) fn budgeted_bytes(stats: &PoolStats) -> u64 {
     if is_checked(stats.mode) {
         stats.live_bytes

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what lies on disks is found again by every later build.
+/// Goal: records on disk are found again by every later build.
 #[test]
 fn answers_never_change() {
     for (id, of_64, of_256) in [

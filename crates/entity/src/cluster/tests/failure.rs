@@ -8,7 +8,7 @@ fn of(error: DbError) -> QueryFailure {
     ))
 }
 
-/// Goal: no failure that may have left a write behind is told as anything but unknown.
+/// Goal: no failure that may have left a write behind is reported as anything but unknown.
 #[test]
 fn what_may_have_been_written_is_unknown() {
     let consistency = Consistency::All;
@@ -46,7 +46,7 @@ fn what_may_have_been_written_is_unknown() {
     assert_eq!(QueryFailure::of(&lost).of_write(), Outcome::Unknown);
 }
 
-/// Goal: what can never be done is not told as if it might have been.
+/// Goal: a write that can never be done is not reported as possibly done.
 #[test]
 fn what_is_wrong_is_rejected() {
     for error in [

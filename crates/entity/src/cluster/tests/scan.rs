@@ -9,8 +9,8 @@ fn listed(partitions: usize, list: i32, id_bytes: usize) -> Vec<Listed> {
 /// All partitions listed 256 ids whatever their length: of the longest 16 MiB for a single range read,
 /// and where there are most partitions a GiB.
 ///
-/// Goal: what is listed stays small, however long ids are and however many partitions there are, unless
-/// each lists a single one; short ids of few partitions are listed by the hundred.
+/// Goal: a listing stays small, however long ids are and however many partitions there are, unless each lists a single
+/// one; short ids of few partitions are listed by the hundred.
 #[test]
 fn lists_stay_small() {
     for partitions in [1, 3, 64, 256, 1024, 4096] {

@@ -9,12 +9,12 @@ const SUPPORTED: &[u8] = b"\x84\0\0\0\x06\0\0\0\x02\0\0";
 const AUTHENTICATE: &[u8] = b"\x84\0\0\0\x03\0\0\0\x03\0\x01a";
 /// An error: 0x0100, bad credentials.
 const BAD_CREDENTIALS: &[u8] = b"\x84\0\0\0\0\0\0\0\x0a\0\0\x01\0\0\x04sent";
-/// What Cassandra says to a client of TLS in plaintext: an error, 0x000a, as a protocol it does not know.
+/// Cassandra's response to a TLS client on a plaintext port: an error, 0x000a, for an unknown protocol.
 const PROTOCOL_ERROR: &[u8] = b"\x84\0\0\0\0\0\0\0\x0a\0\0\0\x0a\0\x04sent";
-/// What TLS says to a client in plaintext: an alert.
+/// The response of TLS to a plaintext client: an alert.
 const ALERT: &[u8] = b"\x15\x03\x03\0\x02\x02\x46";
 
-/// The error of connecting to a node that answers the requests of each connection with these, and closes it.
+/// The error of connecting to a node that sends these responses to the requests of each connection, and closes it.
 fn connect(answers: &'static [&'static [u8]], security: &ClusterSecurity) -> ClusterError {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -53,7 +53,8 @@ fn with_password() -> ClusterSecurity {
     }
 }
 
-/// Goal: a node that asks for a password, or does not take it, is told from all else; and no sentence shows it.
+/// Goal: a node that asks for a password, or does not take it, is distinguished from all other errors; and no message
+/// shows the password.
 #[test]
 fn passwords_that_fail_are_told() {
     let asks: &[&[u8]] = &[SUPPORTED, AUTHENTICATE];
@@ -72,7 +73,7 @@ fn passwords_that_fail_are_told() {
     );
 }
 
-/// Goal: plaintext towards TLS, and TLS towards plaintext, are told, with the flag that is too much or missing.
+/// Goal: plaintext towards TLS, and TLS towards plaintext, are reported, with the flag to remove or to add.
 #[test]
 fn the_other_protocol_is_told() {
     for answers in [&[ALERT][..], &[&[]]] {

@@ -4,7 +4,7 @@ use crate::record::Head;
 use proptest::prelude::*;
 
 proptest! {
-    /// Goal: what is written as a line is read as the same entity.
+    /// Goal: a written line is read as the same entity.
     #[test]
     fn lines_round_trip(
         id in proptest::collection::vec(any::<u8>(), 1..40),

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Closed when told, or never.
+/// Closed on request, or never.
 struct Engine(mpsc::Receiver<()>, mpsc::Sender<&'static str>);
 
 impl Drop for Engine {
@@ -23,7 +23,7 @@ fn closing(
     (Closing { engine, close_max }, tell, hear)
 }
 
-/// Goal: who drops a healthy engine goes on when it is closed, not before.
+/// Goal: dropping a healthy engine returns when it is closed, not before.
 #[test]
 fn an_engine_that_closes_is_waited_for() {
     let (engine, tell, hear) = closing(Duration::from_secs(600));
@@ -32,7 +32,7 @@ fn an_engine_that_closes_is_waited_for() {
     assert_eq!(hear.try_recv(), Ok("closed"));
 }
 
-/// Goal: one that never closes keeps nobody: a server on a full disk hung in its stop.
+/// Goal: one that never closes blocks no thread: a server on a full disk hung in its stop.
 #[test]
 fn an_engine_that_hangs_is_left() {
     let (engine, tell, hear) = closing(Duration::from_millis(1));

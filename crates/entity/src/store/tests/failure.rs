@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what passes is known by the engine's sentences, and a failed sync never passes.
+/// Goal: temporary failures are recognized by the engine's messages, and a failed sync is never temporary.
 #[test]
 fn sentences_of_the_engine_are_sorted() {
     let file = "/data/sync open/000012.log";

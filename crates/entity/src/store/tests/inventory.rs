@@ -37,7 +37,7 @@ fn any_inventory() -> impl Strategy<Value = Inventory> {
 }
 
 proptest! {
-    /// Goal: what is written is read, whatever stood there before.
+    /// Goal: a written note is read back, whatever the file held before.
     #[test]
     fn notes_round_trip(first in any_inventory(), second in any_inventory()) {
         let data = tempfile::tempdir().unwrap();

@@ -53,7 +53,7 @@ fn some_records() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 proptest! {
-    /// Goal: what was written is read.
+    /// Goal: written records are read back.
     #[test]
     fn whole_files_are_whole(records in some_records()) {
         prop_assert_eq!(read(&written(&records)), (records, FileScan::default()));

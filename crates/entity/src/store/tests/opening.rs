@@ -1,7 +1,7 @@
 use super::*;
 
-/// Goal: who asks at the same time is answered too. The directory was named by the process alone, and
-/// of two threads one took data of a later engine for damage, in one test run of sixty.
+/// Goal: concurrent calls get results too. The directory had the process's name alone, and one of two threads took data
+/// of a later engine for damage, in one test run of sixty.
 #[test]
 fn all_who_ask_for_the_version_are_told() {
     let answers = std::thread::scope(|scope| {

@@ -106,7 +106,7 @@ fn without_room_for_opening_it_again_reads_go_on() {
 /// A million ids were deleted, and each range read passed all of them, for as long as no other reason came
 /// to merge their table.
 ///
-/// Goal: what many deletes are left of goes by itself, down to the last level.
+/// Goal: the remains of many deletes are removed automatically, down to the last level.
 #[test]
 fn deletes_do_not_lie_in_the_way() {
     const COUNT: u32 = 100_000;

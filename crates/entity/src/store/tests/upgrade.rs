@@ -15,7 +15,7 @@ const OPTIONS: RocksDbOptions = RocksDbOptions {
 
 type Entities = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Bare values that look like anything, records that have ended included.
+/// Bare values of any form, including those like expired records.
 fn entities() -> Entities {
     let values = |n: u8| match n % 4 {
         0 => Vec::new(),

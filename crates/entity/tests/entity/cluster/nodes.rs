@@ -36,7 +36,7 @@ impl Nodes {
         self.home.join(format!("node{number}/pid"))
     }
 
-    /// As `kill -9` does: it says good-bye to nobody.
+    /// Like `kill -9`: without closing its connections.
     pub(crate) fn kill(&self, number: u8) {
         let pid = std::fs::read_to_string(self.pid_file(number)).unwrap();
         let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();

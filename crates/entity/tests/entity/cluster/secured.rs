@@ -23,8 +23,8 @@ fn tls(security: &mut ClusterSecurity) -> &mut ClusterTls {
     security.tls.as_mut().expect("the nodes speak TLS")
 }
 
-/// Goal: whoever has no password, a wrong one, or another name is told so, and how to give one; the password stands in no
-/// sentence.
+/// Goal: a missing password, a wrong one, or another name is reported, with the remedy; no message contains the
+/// password.
 #[test]
 #[ignore = "takes a cluster: cargo bench-suite cassandra secured"]
 fn passwords_are_asked_for() {
@@ -55,8 +55,8 @@ fn passwords_are_asked_for() {
     }
 }
 
-/// Goal: a node is who the authority says it is, by its address or by a host of the URL, and nobody else; a client without
-/// a certificate, or with a stranger's, is told what the node wants.
+/// Goal: a node is accepted by a certificate of the authority for its address or for a host of the URL, and no other; a
+/// client without a certificate, or with a foreign one, gets the node's requirement.
 #[test]
 #[ignore = "takes a cluster: cargo bench-suite cassandra secured"]
 fn certificates_are_checked_on_both_sides() {

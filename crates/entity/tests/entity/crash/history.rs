@@ -1,11 +1,10 @@
-//! What clients saw of one key, and whether a single register can have answered so.
+//! Observations of one key, and whether a single register can have produced them.
 //!
-//! Linearizability: each operation happened at one moment between its request and its response; one
-//! that was never answered happened between its request and the death of the server, or never. The
-//! search is Lowe's: moments are chosen no earlier than a response asks for it, and what was visited
-//! is not visited again. A key's history is searched from one death to the next; what the register
-//! may hold then is where the next part starts. Registers are linearizable each for itself, so all
-//! are.
+//! Linearizability: each operation happened at one moment between its request and its response; one without a response
+//! happened between its request and the end of the server, or never. The search is Lowe's: moments are chosen no
+//! earlier than a response requires, and visited states are not visited again. A key's history is searched from one
+//! kill to the next; the possible contents then are where the next part starts. Registers are linearizable each for
+//! itself, so all are.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,7 +12,7 @@ use std::fmt;
 /// No put has the number of another one, in any part of a history.
 pub(crate) type PutNumber = u64;
 
-/// What a put left behind.
+/// The result of a put.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Put {
     pub(crate) number: PutNumber,
@@ -21,7 +20,7 @@ pub(crate) struct Put {
     pub(crate) expires_ms: u64,
 }
 
-/// What the register holds.
+/// Content of the register.
 pub(crate) type State = Option<Put>;
 
 /// When a client sent or received something, by both clocks.
@@ -44,7 +43,7 @@ pub(crate) enum Condition {
     Absent,
 }
 
-/// What a write was answered with.
+/// The response to a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Answer {
     Done,
@@ -58,7 +57,7 @@ pub(crate) enum Answer {
 pub(crate) enum Action {
     Put(Put, Condition, Answer),
     Delete(Answer),
-    /// What was found.
+    /// The value found.
     Read(Option<PutNumber>),
 }
 
@@ -87,7 +86,7 @@ impl Operation {
         put.expires_ms != 0 && self.returned.clock_ms + CLOCK_SLACK_MS >= put.expires_ms
     }
 
-    /// What the register holds behind the operation; `None`: it cannot have happened here.
+    /// Content of the register after the operation; `None`: it cannot have happened here.
     fn apply(&self, state: State) -> Option<State> {
         let may_be_there = |number: Option<PutNumber>| match (state, number) {
             (Some(put), Some(number)) => put.number == number && self.may_be_there(put),
@@ -122,9 +121,9 @@ impl Operation {
 #[derive(Debug)]
 pub(crate) struct Violation {
     pub(crate) operation: Operation,
-    /// What the register could have held before it.
+    /// Possible contents of the register before it.
     pub(crate) possible: Vec<State>,
-    /// What else was under way.
+    /// The other operations under way.
     pub(crate) open: Vec<Operation>,
 }
 
@@ -143,8 +142,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A way the history may have gone: what the register holds, and which of the operations under way
-/// have happened, by place.
+/// A possible history: the register's content, and which of the operations under way have happened, by place.
 type Way = (State, u64);
 
 /// A history whose operations are under way or explained.
@@ -157,8 +155,7 @@ struct Search<'a> {
 /// More ways than this is a load that the search is not made for.
 const WAYS_MAX: usize = 2_000_000;
 
-/// What the register may hold at the death of the server behind `operations`, where it may have held one
-/// of `before` at first.
+/// Possible contents when the server is killed after `operations`, if it held one of `before` at first.
 pub(crate) fn possible_after(
     before: &HashSet<State>,
     operations: &[Operation],
@@ -202,7 +199,7 @@ impl<'a> Search<'a> {
         place
     }
 
-    /// The operation was answered: only ways in which it has happened remain.
+    /// The operation got its response: only histories in which it has happened remain.
     fn end(&mut self, place: usize) -> Result<(), Violation> {
         let bit = 1 << place;
         let reached = self.reachable(Some(bit));
@@ -221,7 +218,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// All ways that operations under way lead to, none behind the one of `last`: what may wait does.
+    /// All histories that operations under way lead to, none after the one of `last`: operations that may wait do.
     fn reachable(&self, last: Option<u64>) -> HashSet<Way> {
         let mut seen = self.ways.clone();
         let mut left: Vec<Way> = seen.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! The checker checked: what a register does passes, and every kind of fault is found.
+//! The checker checked: behavior of a register passes, and every kind of fault is found.
 
 use std::collections::HashSet;
 
@@ -75,7 +75,7 @@ fn numbers(states: HashSet<State>) -> Vec<PutNumber> {
     numbers
 }
 
-/// Goal: what one register may answer passes, and what it may hold in the end is known exactly.
+/// Goal: valid responses of one register pass, and its possible final contents is known exactly.
 #[test]
 fn possible_histories_pass() {
     use Answer::{Done, Refused, Unknown};
@@ -102,7 +102,7 @@ fn possible_histories_pass() {
             &[7],
         ),
         (&[put(1, 9, 7), read(2, 3, None), read(4, 5, Some(7))], &[7]),
-        // Never answered: done or not, unless somebody saw it.
+        // Without response: done or not, unless a read saw it.
         (&[put(1, 2, 7), unanswered(3, 8)], &[7, 8]),
         (&[put(1, 2, 7), unanswered(3, 8), read(4, 5, Some(8))], &[8]),
         (
@@ -114,7 +114,7 @@ fn possible_histories_pass() {
             ],
             &[8],
         ),
-        // Of two who saw the same version one writes.
+        // Of two that saw the same version one writes.
         (
             &[
                 put(1, 2, 7),
@@ -260,8 +260,8 @@ fn deaths_end_what_was_under_way() {
     possible_after(&not_seen, &[read(6, 7, Some(8))]).unwrap_err();
 }
 
-/// Goal: histories of a real register pass whatever overlaps, and one changed answer is found unless
-/// another order explains it, which a search through all orders decides.
+/// Goal: histories of a real register pass whatever overlaps, and one changed response is found unless another order
+/// explains it, which a search through all orders decides.
 #[test]
 fn search_agrees_with_all_orders() {
     let mut random = fastrand::Rng::with_seed(8);

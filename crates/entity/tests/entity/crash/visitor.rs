@@ -1,7 +1,6 @@
-//! One connection's load: what it asks for, and what it writes into the histories.
+//! One connection's load: its requests, and its records in the histories.
 //!
-//! Connections share all keys. Each value says which put it is of, over and over, so that a torn or a
-//! mixed one is no put's.
+//! Connections share all keys. Each value repeats the number of its put, so that a torn or a mixed one matches no put.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,15 +19,15 @@ pub(crate) fn key(index: usize) -> String {
     format!("key{index:03}")
 }
 
-/// What all connections of a server see.
+/// Observations of all connections of a server.
 pub(crate) struct Visit {
     pub(crate) address: SocketAddr,
     pub(crate) start: Instant,
-    /// Requests answered.
+    /// Requests with a response.
     pub(crate) answered: AtomicU64,
     /// Whether writes may be refused: its disk fails.
     pub(crate) may_refuse: bool,
-    /// Whether somebody was told that writes are refused until a restart.
+    /// Whether a client got the refusal of writes until a restart.
     pub(crate) is_refusing: AtomicBool,
 }
 
@@ -45,11 +44,11 @@ impl Visit {
 /// An operation on the key of that index.
 pub(crate) type Seen = (usize, Operation);
 
-/// What was asked, until the response comes.
+/// The request, until the response comes.
 #[derive(Clone, Copy)]
 struct Asked {
     invoked: Moment,
-    /// Somebody had been refused a write before.
+    /// A client had been refused a write before.
     is_late: bool,
     question: Question,
 }
@@ -57,7 +56,7 @@ struct Asked {
 impl Asked {
     fn now(visit: &Visit, question: Question) -> Self {
         Self {
-            // In this order: who is late is late for certain.
+            // In this order: a late one is late for certain.
             is_late: visit.is_refusing.load(Ordering::SeqCst),
             invoked: visit.now(),
             question,
@@ -65,7 +64,7 @@ impl Asked {
     }
 }
 
-/// How a write was answered that may be refused.
+/// The response to a write that may be refused.
 enum Verdict {
     Taken,
     /// It was not done, but it may be found behind the restart.
@@ -92,7 +91,7 @@ pub(crate) struct Visitor {
     pipeline: usize,
     /// The put and its tag that this connection last saw of a key.
     last_seen: HashMap<usize, (PutNumber, String)>,
-    /// Which tag a put has, as far as this connection was told.
+    /// The tag of a put, as far as this connection got it.
     pub(crate) tags: HashMap<PutNumber, String>,
     pub(crate) seen: Vec<Seen>,
 }
@@ -110,7 +109,7 @@ impl Visitor {
         }
     }
 
-    /// Reads every key, and then all in one range: what a server holds that has just started.
+    /// Reads every key, and then all in one range: the content of a server that has just started.
     pub(crate) fn look(&mut self, visit: &Visit) {
         let mut client = Client::connect(visit.address);
         let questions = (0..KEYS).map(Question::Get);
@@ -240,7 +239,7 @@ impl Visitor {
             match verdict(&reply, visit, is_late) {
                 Verdict::Taken => {}
                 Verdict::Lost => self.note_unanswered(invoked, returned, question),
-                // If it is found all the same, it is a value that nobody put.
+                // If it is found anyway, it is a value that was never put.
                 Verdict::Never => {}
             }
         }

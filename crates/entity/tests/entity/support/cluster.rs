@@ -40,7 +40,7 @@ pub(crate) fn certificate(name: &str) -> PathBuf {
 /// With what text and bytes a password may have.
 const PASSWORD: &str = "p\u{e4}ss '\"w\u{f6}rd' \\";
 
-/// What the nodes want to see.
+/// Conditions of the nodes.
 pub(crate) fn security() -> ClusterSecurity {
     if !certificate("ca.pem").exists() {
         return ClusterSecurity::default();

@@ -24,7 +24,7 @@ pub(crate) struct Fault {
     pub(crate) is_full: bool,
 }
 
-/// What lies below a directory, and how much of each file lasts.
+/// Content of a directory, and how much of each file is durable.
 pub(crate) struct Disk {
     directory: PathBuf,
     journal: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// For a directory in `home`, which may not be there yet. What is there lasts.
+    /// For a directory in `home`, which may not exist yet. Its content is durable.
     pub(crate) fn new(home: &Path, name: &str) -> Self {
         let home = home.canonicalize().unwrap();
         let mut disk = Self {
@@ -137,7 +137,7 @@ impl Disk {
                 _ => file.set_len(from).unwrap(),
             }
         }
-        // What is left is what the disk has.
+        // The rest is the content of the disk.
         self.settle();
         unsynced_bytes
     }

@@ -1,5 +1,4 @@
-//! What the socket tests share: a server in this process, a raw client, and a response parser
-//! that is not ours to trust but simple enough to read.
+//! Shared by the socket tests: a server in this process, a raw client, and a separate, simple response parser.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 use std::io::{Read, Write};
@@ -106,7 +105,7 @@ impl TestServer {
         Client::connect(self.address)
     }
 
-    /// Tells it to stop gracefully.
+    /// Stops it gracefully.
     pub(crate) fn begin_stop(&mut self) {
         drop(self.stop.take());
     }
@@ -168,7 +167,7 @@ impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server accepts");
         stream.set_nodelay(true).unwrap();
-        // A server that never answers must fail the test, not hang it.
+        // A server that never responds must fail the test, not hang it.
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Self {

@@ -35,7 +35,7 @@ fn server_process() {
 
 const ALONE_VARIABLE: &str = "MILLPOND_TEST_ALONE";
 
-/// Whether the calling test, named so, is alone in its process: what it limits or measures is the process's, which
+/// Whether the calling test, named so, is alone in its process: its limits and measurements apply to the process, which
 /// tests of one program may share. If it is not, it has passed in another process when this returns.
 pub(crate) fn is_alone(test: &str) -> bool {
     if std::env::var_os(ALONE_VARIABLE).is_some() {
@@ -101,7 +101,7 @@ impl ServerProcess {
                 let (_, address) = line.split_once(READY)?;
                 address.parse().ok()
             });
-        // The harness ends the process if it cannot say that a test takes longer than a minute.
+        // The harness ends the process if it cannot report that a test takes longer than a minute.
         child.stdout = Some(output.into_inner());
         match address {
             Some(address) => Ok(Self { child, address }),

@@ -168,7 +168,7 @@ fn the_writer_goes_on_after_a_panic() {
     assert_eq!(requests(&disk.files()[0]), (1..=10).collect::<Vec<_>>());
 }
 
-/// Goal: what cannot be written at the end is counted to the last entry.
+/// Goal: lines that cannot be written at the end are counted to the last entry.
 #[test]
 fn what_is_lost_is_counted() {
     let disk = Disk::taking(&[500, 0]);

@@ -16,7 +16,7 @@ fn file(blocks: &BlockPool, bytes: &[u8]) -> CachedFile {
     }
 }
 
-/// Goal: an entry is fresh for a second from its last look, and a look renews it.
+/// Goal: an entry is fresh for a second from its last check, and a check renews it.
 #[test]
 fn an_entry_is_believed_for_a_second() {
     let blocks = BlockPool::new("test", PoolMode::On);
@@ -31,7 +31,7 @@ fn an_entry_is_believed_for_a_second() {
     assert_eq!((cache.len(), &*cache.file(0).body), (1, &b"2"[..]));
 }
 
-/// Goal: room is made by throwing out what was not used lately; what never fits is given back.
+/// Goal: entries not used lately are evicted for room; files that never fit are given back.
 #[test]
 fn used_entries_stay() {
     let blocks = BlockPool::new("test", PoolMode::On);

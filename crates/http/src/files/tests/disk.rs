@@ -7,8 +7,8 @@ use millpond_io::{Driver, EpollDriver};
 use millpond_mempool::{BlockPool, PoolMode};
 use std::time::{Duration, Instant};
 
-/// Goal: what is asked for comes back with its names: an open file, its bytes from the place asked
-/// for and no more than asked for, fewer at the end, and none behind it.
+/// Goal: results come back with their names: an open file, its bytes from the requested offset and no more than
+/// requested, fewer at the end, and none after it.
 #[test]
 fn work_comes_back_with_its_names() {
     let home = tempfile::tempdir().unwrap();

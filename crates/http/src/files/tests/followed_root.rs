@@ -11,8 +11,8 @@ fn has(root: &FollowedRoot, name: &str) -> bool {
     }
 }
 
-/// Goal: a link that is switched, a directory that is made anew, and a name that leads nowhere for a while
-/// are what they should be at the next look, and a pinned root stays.
+/// Goal: a link that is switched, a directory that is made anew, and a name that leads nowhere for a while are found at
+/// the next check, and a pinned root stays.
 #[test]
 fn the_name_is_followed() {
     let home = tempfile::tempdir().unwrap();

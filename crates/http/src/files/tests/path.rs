@@ -35,7 +35,7 @@ fn plain_paths_become_relative_names() {
     }
 }
 
-/// Goal: what is no plain name is refused, whichever way it is written.
+/// Goal: names that are not plain are refused, in every spelling.
 #[test]
 fn hostile_paths_are_refused() {
     for path in [

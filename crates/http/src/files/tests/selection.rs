@@ -93,7 +93,7 @@ fn preconditions_are_evaluated_in_their_order() {
     }
 }
 
-/// Goal: RFC 9110 14.1.2 and its examples; what is not one valid range of bytes is ignored.
+/// Goal: RFC 9110 14.1.2 and its examples; anything but one valid range of bytes is ignored.
 #[test]
 fn one_range_is_cut_and_the_rest_ignored() {
     use Selection::{Unsatisfiable, Whole};

@@ -15,7 +15,7 @@ fn balancer(text: &str) -> Balancer {
     Balancer::new(text.parse().unwrap(), 7)
 }
 
-/// Goal: what is written is read, and nothing else; the sentence names every way there is.
+/// Goal: written values parse again, and no others do; the message names every valid form.
 #[test]
 fn names_are_read_and_written() {
     for text in [

@@ -30,7 +30,7 @@ fn networks_are_matched_by_their_bits() {
     }
 }
 
-/// Goal: what is no network is refused by name.
+/// Goal: a text that is not a network is refused by name.
 #[test]
 fn what_is_no_network_is_refused() {
     for text in [

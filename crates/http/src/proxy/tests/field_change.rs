@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what is written is what it says, and nothing can be changed on which two sides could disagree.
+/// Goal: the written fields are the configured ones, and no change is allowed on which two sides could disagree.
 #[test]
 fn changes_are_read() {
     for text in ["X-A: b", "X-A: ", "+Set-Cookie: a=b; Path=/", "-Server"] {

@@ -41,9 +41,9 @@ fn ejections_grow_and_are_forgiven() {
     assert!((0..100).all(|_| !health.failed(now_ns, &never)));
 }
 
-/// An upstream that broke a hundred requests at once was ejected for each of them but the first few,
-/// twice as long each time: for a minute, instead of a second. Goal: what was under way when it
-/// was ejected counts for one failure together, and the first request of its probation for the next.
+/// An upstream that broke a hundred requests at once was ejected for each of them but the first few, twice as long each
+/// time: for a minute, instead of a second. Goal: requests under way when it was ejected count as one failure together,
+/// and the first request of its probation for the next.
 #[test]
 fn one_outage_is_one_ejection() {
     let (policy, mut health) = (policy(), Health::default());

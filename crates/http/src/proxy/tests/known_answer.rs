@@ -8,7 +8,7 @@ use millpond_mempool::{BlockPool, Buffer, PoolMode};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// What one response is made of; few of each, so that they come again.
+/// Parts of a response; few of each, so that they repeat.
 #[derive(Clone, Debug)]
 struct Answered {
     text: String,
@@ -55,7 +55,7 @@ fn any_answer() -> impl Strategy<Value = Answered> {
     })
 }
 
-/// What the client gets behind what is there already, and how the response goes on.
+/// Bytes the client gets after the existing output, and how the response goes on.
 fn written(known: &mut KnownResponses, answered: &Answered) -> Option<String> {
     let (text, method) = (answered.text.as_bytes(), answered.method);
     let mut fields = HeadFields::new();

@@ -10,7 +10,7 @@ use millpond_mempool::PoolMode;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// What one request is made of; few of each, so that they come again.
+/// Parts of a request; few of each, so that they repeat.
 #[derive(Clone, Debug)]
 struct Asked {
     line: &'static str,
@@ -61,7 +61,7 @@ fn any_request() -> impl Strategy<Value = Asked> {
     )
 }
 
-/// What the upstream gets, and whether another protocol is asked for; or the refusal.
+/// Bytes the upstream gets, and whether they ask for another protocol; or the refusal.
 fn written(known: &mut KnownRequests, asked: &Asked) -> Option<String> {
     let fields = asked.fields.join("\r\n");
     let end = if fields.is_empty() { "" } else { "\r\n" };
@@ -129,8 +129,7 @@ proptest! {
     }
 }
 
-/// Goal: what was written once is found again under another target, so that the test above says
-/// something.
+/// Goal: a head written once is found again under another target, so that the test above is meaningful.
 #[test]
 fn fields_are_known_again() {
     let mut known = KnownRequests::new();

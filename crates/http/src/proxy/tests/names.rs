@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: what several shards find is news once, each time that it changes.
+/// Goal: a result found by several shards is reported once per change.
 #[test]
 fn shards_tell_it_once() {
     let states = NameStates::default();

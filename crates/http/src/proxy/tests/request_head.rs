@@ -1,4 +1,4 @@
-//! What upstreams get for what clients send.
+//! Fields upstreams get for the clients' fields.
 
 use super::*;
 use crate::head::RequestHead;
@@ -78,7 +78,7 @@ fn lines(text: &str, asked: &Asked<'_>) -> Vec<String> {
     rewritten.split("\r\n").map(str::to_owned).collect()
 }
 
-/// Goal: what is written at once is what the parts would be.
+/// Goal: the text written at once equals the text of its parts.
 #[test]
 fn what_is_written_at_once_is_what_the_parts_are() {
     let text = b"GET /a HTTP/1.0\r\nHost: h:1\r\n\r\n";
@@ -125,7 +125,7 @@ fn what_is_written_at_once_is_what_the_parts_are() {
 /// An application reads `X_Forwarded_For` and `X-Forwarded-For` as one variable, and a broken quote made the
 /// proxy's own element a part of the client's.
 ///
-/// Goal: what a trusted peer passes on of a client's making takes no place of what the proxy says.
+/// Goal: text from a trusted peer's client never replaces the proxy's own element.
 #[test]
 fn a_client_says_nothing_through_a_trusted_peer() {
     let head = "GET / HTTP/1.1\r\nHost: h\r\nX_Forwarded_For: 6.6.6.6\r\nX_Forwarded_Host: evil\r\n\
@@ -157,7 +157,7 @@ struct Row {
     from_trusted: &'static [&'static str],
 }
 
-/// What the proxy says itself, without `for` of its element.
+/// The proxy's own fields, without `for` of its element.
 const OWN_ELEMENT_END: &str = ";proto=http;host=\"h\"";
 
 const ROWS: [Row; 9] = [
@@ -280,7 +280,7 @@ fn only_end_to_end_fields_pass() {
     assert_eq!(lines(head, &PLAIN), expected);
 }
 
-/// Goal: what the client says of itself counts only if its peer is trusted; lists become one line.
+/// Goal: the client's fields about itself count only if its peer is trusted; lists become one line.
 #[test]
 fn the_word_of_strangers_is_not_passed_on() {
     let head = "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 1.1.1.1\r\nX_Forwarded_For: 2.2.2.2\r\n\
@@ -368,7 +368,7 @@ fn targets_become_origin_form() {
     );
 }
 
-/// Goal: another protocol is asked for only where that was allowed, and by nobody with a body.
+/// Goal: another protocol is requested only where that is allowed, and never with a body.
 #[test]
 fn upgrades_pass_by_choice() {
     let head = "GET /chat HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\

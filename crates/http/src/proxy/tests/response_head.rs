@@ -8,7 +8,7 @@ use crate::parse::{Parsed, parse_response_head};
 use millpond_mempool::{BlockPool, PoolMode};
 use proptest::prelude::*;
 
-/// What the client gets for `text`, and how its body goes on.
+/// Bytes the client gets for `text`, and how its body goes on.
 fn rewrite(text: &[u8], method: Method, version: Version) -> Option<(String, Outgoing)> {
     let mut fields = HeadFields::new();
     let parsed = parse_response_head(text, &Limits::default(), &mut fields);
@@ -152,8 +152,8 @@ fn one_date_remains() {
     }
 }
 
-/// Goal: the names of trailers go where trailers go: in chunks, to those who know of them, unless
-/// Connection names fields.
+/// Goal: the names of trailers go where trailers go: in chunks, to clients that support them, unless Connection names
+/// fields.
 #[test]
 fn trailers_are_announced_where_they_pass() {
     for (fields, version, passes) in [

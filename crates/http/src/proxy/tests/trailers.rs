@@ -77,7 +77,7 @@ fn only_fields_that_may_follow_a_body_pass() {
     }
 }
 
-/// Goal: what is no section of whole lines passes nothing, whatever was found before its fault.
+/// Goal: a section that is not whole lines passes nothing, whatever comes before its fault.
 #[test]
 fn unsound_sections_pass_nothing() {
     for section in [
@@ -93,8 +93,8 @@ fn unsound_sections_pass_nothing() {
 }
 
 proptest! {
-    /// Goal: whatever a section holds that the decoder lets through, what goes on is fields of it
-    /// whose names are tokens and whose values have no line end, and none that may not follow.
+    /// Goal: of any section that the decoder accepts, only fields are passed on whose names are tokens and whose values
+    /// have no line end, and none that may not follow.
     #[test]
     fn what_passes_is_whole_fields(
         lines in proptest::collection::vec("[!-~]{1,12}:[ -~\t]{0,20}|[A-Za-z_-]{2,8}: [\\x01-\\xff]{0,6}", 0..8),

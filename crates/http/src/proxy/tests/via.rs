@@ -13,8 +13,8 @@ fn names_are_tokens_of_their_own() {
     assert!(one.as_bytes().iter().all(is_token));
 }
 
-/// Goal: our name is found as the receiver of any member, in any case, behind whatever else a client
-/// has written; what others write that looks like it is not taken for it.
+/// Goal: our name is found as the receiver of any member, in any case, after any text of a client; similar text of
+/// others is not mistaken for it.
 #[test]
 fn only_our_name_is_found_wherever_it_stands() {
     let name = ViaName::of_bits(BITS);

@@ -1,8 +1,7 @@
 use super::*;
 use crate::log::EventNotice;
 
-/// Goal: counts of all shards are added up, told once when they begin to grow, and not again
-/// while nothing happens.
+/// Goal: counts of all shards are added up, logged once when they begin to grow, and not again without an event.
 #[test]
 fn what_shards_count_is_told() {
     const SECOND_NS: u64 = 1_000_000_000;

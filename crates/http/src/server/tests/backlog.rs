@@ -2,9 +2,9 @@ use super::*;
 use crate::server::test_server::TestServer;
 use millpond_io::{EpollDriver, Event, Protocol, SocketId};
 
-/// 500 clients that read nothing of a large file, or send requests without end, were all served
-/// in each tick: everybody else waited for 500 shares, 70 ms. Goal: a tick serves the shares of
-/// a few, and each connection has its turn before any has its next.
+/// 500 clients that read nothing of a large file, or send requests without end, were all served in each tick: all
+/// others waited for 500 shares, 70 ms. Goal: a tick serves the shares of a few, and each connection has its turn
+/// before any has its next.
 #[test]
 fn a_crowd_with_more_to_do_takes_turns() {
     const CROWD: u64 = 100;

@@ -59,8 +59,8 @@ const MORE: u64 = SHORT_BYTES + 1;
 
 /// One client that announced 60 MB and sent a byte now and then kept all others from beginning.
 ///
-/// Goal: what is announced and has not come holds nothing, whoever waits; a longer body than the budget has
-/// its own place.
+/// Goal: an announced body that has not come holds nothing, whatever waits; a longer body than the budget has its own
+/// place.
 #[test]
 fn announcements_keep_nobody_waiting() {
     let mut bench = TestServer::with(Gatherer, SHARE);
@@ -77,9 +77,8 @@ fn announcements_keep_nobody_waiting() {
     assert_eq!(bench.server.counters().requests, 1);
 }
 
-/// A client that was reset while it waited kept its place: those behind it, for whose bodies there was
-/// memory, waited for its five seconds. Goal: who has gone is passed over at once, and so is who is there
-/// and does not fit.
+/// A client that was reset while it waited kept its place: those behind it, for whose bodies there was memory, waited
+/// for its five seconds. Goal: a connection that has gone is skipped at once, and so is one that does not fit.
 #[test]
 fn who_waits_holds_nobody_up() {
     let mut bench = TestServer::with(Gatherer, SHARE);
@@ -99,8 +98,7 @@ fn who_waits_holds_nobody_up() {
     assert!(connection(&mut bench, 2).body_held_bytes() > 0);
 }
 
-/// Goal: of two that hold memory, the one that stands still is answered 408 when a third waits; the one
-/// that keeps up is not.
+/// Goal: of two that hold memory, the stalled one gets 408 when a third waits; the one that keeps up is not.
 #[test]
 fn the_slowest_goes_when_others_wait() {
     let mut bench = TestServer::with(Gatherer, SHARE);
@@ -127,8 +125,8 @@ fn the_slowest_goes_when_others_wait() {
     assert!(!connection(&mut bench, 1).is_closing());
 }
 
-/// Behind the head of the refusal of a HEAD request stood its sentence. Goal: HEAD gets no body, here
-/// as elsewhere; who waited long enough is answered 503.
+/// The refusal of a HEAD request had a body. Goal: HEAD gets no body, here as elsewhere; a connection that waited long
+/// enough gets 503.
 #[test]
 fn a_refused_head_request_gets_no_body() {
     let mut bench = TestServer::with(Gatherer, SHARE);

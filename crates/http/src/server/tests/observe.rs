@@ -4,12 +4,11 @@ use millpond_io::{Event, SocketId};
 
 const CONNECTIONS: u64 = 1000;
 
-/// What half a head of each connection lies in.
+/// Block with half a head of each connection.
 const POOLS: [&str; 3] = ["http_connections", "shard_blocks", "http_inputs"];
 
-/// Goal: what a thousand connections took is kept while they are there and for the beat after
-/// them; then half of it leaves with each beat, in every pool, until all is gone and the beats
-/// end.
+/// Goal: the memory of a thousand connections is kept while they are open and for one beat more; then half of it leaves
+/// with each beat, in every pool, until all is gone and the beats end.
 #[test]
 fn beats_give_back_what_closed_connections_took() {
     let mut bench = TestServer::new();
@@ -53,7 +52,7 @@ fn beats_give_back_what_closed_connections_took() {
 /// 3,000 clients sent most of a large head and no more. Their deadline freed 50 MB, and no beat followed
 /// until the next request: beats came after events alone.
 ///
-/// Goal: what a deadline frees is given back with no traffic, and then no timer is left.
+/// Goal: memory freed by a deadline is given back with no traffic, and then no timer is left.
 #[test]
 fn beats_give_back_what_a_deadline_frees() {
     let mut bench = TestServer::new();

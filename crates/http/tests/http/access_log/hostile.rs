@@ -1,5 +1,5 @@
-//! What peers send, against readers of logs that we did not write: Python's JSON, a pattern made of
-//! Apache's own definition of the combined format, and GoAccess.
+//! Bytes of peers, against readers of logs that we did not write: Python's JSON, a pattern made of Apache's own
+//! definition of the combined format, and GoAccess.
 
 use super::{Logged, lines};
 use crate::support::{RawClient, wait_until};
@@ -37,7 +37,7 @@ fn hostile_bytes(random: &mut fastrand::Rng, is_allowed: impl Fn(u8) -> bool) ->
     bytes
 }
 
-/// What the server lets through in a field: everything but control bytes, with no blank at an end.
+/// Bytes the server accepts in a field: everything but control bytes, with no blank at an end.
 fn field(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = hostile_bytes(random, |byte| byte >= b' ' && byte != 127 || byte == b'\t');
     if random.u8(..) < 8 {
@@ -52,8 +52,8 @@ fn hex(bytes: &[u8]) -> String {
 
 const REFUSED: &str = " 400 - -";
 
-/// Sends requests that are answered and some that are refused; returns what each line has to say:
-/// request line, status, Referer and User-Agent, in hex.
+/// Sends requests that are served and some that are refused; returns the expected content of each line: request line,
+/// status, Referer and User-Agent, in hex.
 fn attack(client: impl Fn() -> RawClient, seed: u64, count: usize) -> String {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut expected = String::new();
@@ -166,14 +166,14 @@ fn hostile_requests_are_read_back() {
             let path = logged.path();
             wait_until("all written", || lines(&path) == COUNT);
             let read = run("python3", &["-c", READER, word, path.to_str().unwrap()]);
-            // An absent field and an empty or lone "-" look alike in the combined format.
+            // An absent field and an empty or lone "-" are the same in the combined format.
             let blur = |text: &str| match word {
                 "combined" => text.replace(" =2d ", " - ").replace(" =2d\n", " -\n"),
                 _ => text.to_owned(),
             };
             let (read, expected) = (blur(&read), blur(&expected));
             for (number, (read, expected)) in read.lines().zip(expected.lines()).enumerate() {
-                // What is refused is known as far as it had come by then.
+                // A refused request is known as far as it had been received.
                 let is_begun = read.ends_with(REFUSED)
                     && expected.ends_with(REFUSED)
                     && expected.starts_with(&read[..read.len() - REFUSED.len()]);
@@ -187,7 +187,7 @@ fn hostile_requests_are_read_back() {
     }
 }
 
-/// What GoAccess makes of a log: lines it took, lines it did not, statuses and their counts.
+/// Result of GoAccess for a log: lines it took, lines it did not, statuses and their counts.
 fn goaccess(log: &Path) -> serde_json::Value {
     let report = log.with_extension("goaccess.json");
     run(

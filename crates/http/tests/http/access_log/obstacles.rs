@@ -1,4 +1,4 @@
-//! A log whose lines nobody takes, whose file is moved, or whose disk is full.
+//! A log whose lines are not read, whose file is moved, or whose disk is full.
 
 use super::{GET, Logged, Ways, lines, logging, metric, objects};
 use crate::support::{TestServer, wait_until};
@@ -9,8 +9,8 @@ use std::process::Command;
 const DROPPED: &str = "millpond_http_access_log_dropped_total{";
 const QUEUED: &str = "millpond_http_access_log_entries_total{";
 
-/// Goal: a log that nobody reads keeps no request waiting; every entry is queued or counted as
-/// dropped; and those that were queued come whole once somebody reads.
+/// Goal: a log without a reader keeps no request waiting; every entry is queued or counted as dropped; and those that
+/// were queued come whole once they are read.
 #[test]
 fn a_full_queue_drops_and_counts() {
     const COUNT: u64 = 5000;

@@ -5,7 +5,7 @@ use crate::support::refusing_port;
 
 type Script = fn(&mut TcpStream);
 
-/// What an upstream does, and what a client is told of it.
+/// Faults of an upstream, and the error a client gets.
 const FAILURES: [(&str, Script, u16, &str); 7] = [
     (
         "closes at once",
@@ -156,8 +156,8 @@ fn broken_bodies_are_cut() {
     }
 }
 
-/// Goal: what may be on a connection that was used is never the next one's: bytes behind a response, a
-/// close that was announced, a response before its request was whole, each end the connection.
+/// Goal: leftovers on a used connection never reach the next exchange: bytes after a response, a close that was
+/// announced, a response before its request was whole, each end the connection.
 #[test]
 fn dirty_connections_are_not_used_again() {
     for driver in drivers() {

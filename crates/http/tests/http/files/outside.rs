@@ -64,8 +64,7 @@ const HOSTILE: &[(&str, u16, u16)] = &[
     ("/ten?/../../secret", 200, 200),
 ];
 
-/// Goal: hostile paths are answered as the table says, with no byte from outside and no location but
-/// on this server.
+/// Goal: hostile paths get the responses of the table, with no byte from outside and no location but on this server.
 #[test]
 fn hostile_paths_lead_nowhere() {
     let home = home();
@@ -76,7 +75,7 @@ fn hostile_paths_lead_nowhere() {
         };
         let server = serve_as(&config, pool_mode());
         for (path, with_links, without) in HOSTILE {
-            // What is no target at all costs the connection, and never reaches the service.
+            // An invalid target ends the connection, and never reaches the service.
             let mut client = server.connect();
             let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
             let response = client.ask(&request);

@@ -1,4 +1,4 @@
-//! The PROXY protocol over real sockets: told by others, and told to others.
+//! The PROXY protocol over real sockets, received and sent.
 
 use super::others::OtherServer;
 use super::secure::Stream;
@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
-/// A client that only a head can tell of.
+/// A client address that only a header can give.
 const FROM: &str = "192.0.2.7";
 const HEAD: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n";
 const ASK: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -30,15 +30,15 @@ fn awaiting(limits: Limits) -> ServeConfig {
     }
 }
 
-/// Whose connections a log is about.
+/// The clients of a log's connections.
 fn peers(log: &[u8]) -> Vec<String> {
     let objects = objects(log);
     let peers = objects.iter().map(|entry| entry["peer"].as_str().unwrap());
     peers.map(str::to_owned).collect()
 }
 
-/// Goal: what haproxy tells, in both versions and with extensions, is what the log says; and haproxy
-/// takes the head that it is told by.
+/// Goal: the addresses haproxy sends, in both versions and with extensions, are in the log; and haproxy accepts our
+/// header.
 #[test]
 fn haproxy_tells_who_the_client_is() {
     let home = tempfile::tempdir().unwrap();
@@ -66,8 +66,8 @@ fn haproxy_tells_who_the_client_is() {
     assert_eq!(peers(&log), [FROM, FROM, six, six].repeat(3));
 }
 
-/// Goal: the address told counts for the cap of each address, not the balancer's; who sends no head
-/// hears nothing, and /metrics says why.
+/// Goal: the address in the header counts for the cap of each address, not the balancer's; a client without a header
+/// gets nothing, and /metrics has the reason.
 #[test]
 fn caps_go_by_what_is_told() {
     let limits = LimitValues {
@@ -99,7 +99,7 @@ fn caps_go_by_what_is_told() {
     assert!(!metrics.contains("millpond_tls_"), "nobody speaks TLS");
 }
 
-/// Goal: a head comes before TLS, and what it told is what upstreams are told.
+/// Goal: a header comes before TLS, and its address is passed to upstreams.
 #[test]
 fn a_head_comes_before_tls_and_is_passed_on() {
     let seen = RawUpstream::start(|peer, _| {
@@ -141,7 +141,7 @@ fn take_head(stream: &mut TcpStream) -> ProxyHead {
     }
 }
 
-/// An upstream that is told by heads, with TLS behind them or not; what it was told.
+/// An upstream that receives headers, with TLS after them or not; the addresses it got.
 fn told_upstream(is_tls: bool) -> (RawUpstream, Arc<Mutex<Vec<ProxyHead>>>) {
     let told = Arc::<Mutex<Vec<ProxyHead>>>::default();
     let heard = Arc::clone(&told);
@@ -163,8 +163,8 @@ fn told_upstream(is_tls: bool) -> (RawUpstream, Arc<Mutex<Vec<ProxyHead>>>) {
     (upstream, told)
 }
 
-/// Goal: each request goes over a connection of its own that begins with its client's address, in
-/// either version, with TLS behind it or not; none is used again, whoever asks next.
+/// Goal: each request goes over a connection of its own that begins with its client's address, in either version, with
+/// TLS behind it or not; none is used again for any request.
 #[test]
 fn each_connection_tells_its_client() {
     for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
@@ -204,7 +204,7 @@ fn each_connection_tells_its_client() {
     }
 }
 
-/// Goal: what a head told the proxy it tells on, and nobody's health check is told as a client's.
+/// Goal: the address from a header is passed on, and a health check is never sent as a client's.
 #[test]
 fn what_is_told_is_told_on() {
     let (upstream, told) = told_upstream(false);

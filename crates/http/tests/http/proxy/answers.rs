@@ -1,11 +1,11 @@
-//! Upstreams whose responses could be read in two ways, or that answer more than they were asked: nobody
-//! gets a response that was not meant for them.
+//! Upstreams whose responses could be read in two ways, or that send more responses than requests: no client gets a
+//! response to another request.
 
 use super::{RawUpstream, proxy};
 use millpond_http::Limits;
 use std::sync::atomic::Ordering;
 
-/// What stands behind each response below, in the same send.
+/// Bytes after each response below, in the same send.
 const EVIL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
 
 /// Method, response, the status that the client gets, whether its response may end early.
@@ -113,8 +113,8 @@ const ANSWERS: [(&str, &str, u16, bool); 21] = [
     ),
 ];
 
-/// Goal: behind whatever comes for one request, a response that nobody asked for goes to nobody: the
-/// connection is not used again, and no byte of it is part of the response before.
+/// Goal: an unsolicited response after any response reaches no client: the connection is not used again, and no byte of
+/// it is part of the response before.
 #[test]
 fn answers_to_nothing_go_to_nobody() {
     for (method, answer, status, may_end_early) in ANSWERS {
@@ -154,8 +154,8 @@ fn answers_to_nothing_go_to_nobody() {
     }
 }
 
-/// Goal: an upstream that answers before it has got the whole request, and then takes the rest for the
-/// next one, is asked nothing more over that connection.
+/// Goal: an upstream that responds before it has got the whole request, and then parses the rest as the next one, gets
+/// no further request over that connection.
 #[test]
 fn an_early_answer_ends_the_connection() {
     const HIDDEN: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -1,4 +1,4 @@
-//! Why a request got no response: what client, access log and metrics are told, one cause at a time.
+//! Why a request got no response: the reports to client, access log and metrics, one cause at a time.
 
 use super::{RawPeer, RawUpstream, secure, upstream};
 use crate::access_log::{logging, objects};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-/// What is told of one cause.
+/// The expected report of one cause.
 #[derive(Clone, Copy)]
 struct Told {
     status: u16,
@@ -181,7 +181,7 @@ fn causes_without_an_upstream_are_told_too() {
     }
 }
 
-/// Goal: a certificate for another name, one of an unknown authority and one that has expired are told as that.
+/// Goal: a certificate for another name, one of an unknown authority and one that has expired are reported as such.
 #[test]
 fn certificates_are_refused_by_their_cause() {
     let good = secure::authority(|_| {});
@@ -230,7 +230,7 @@ fn certificates_are_refused_by_their_cause() {
     }
 }
 
-/// Goal: an upstream that speaks plaintext where TLS is expected is told as that.
+/// Goal: an upstream that uses plaintext where TLS is expected is reported as such.
 #[test]
 fn plaintext_is_no_handshake() {
     let raw = RawUpstream::start(|peer, _| {
@@ -248,7 +248,7 @@ fn plaintext_is_no_handshake() {
     check(&configured(upstream), told);
 }
 
-/// Goal: a name without an address is told as that, and is a state in /metrics.
+/// Goal: a name without an address is reported as such, and is a state in /metrics.
 #[test]
 fn a_name_without_address_is_told() {
     let mut upstream = upstream(Address::Inet(([127, 0, 0, 1], 1).into()));
@@ -266,7 +266,7 @@ fn a_name_without_address_is_told() {
     check(&configured(upstream), told);
 }
 
-/// Goal: a connection that is refused is told as that.
+/// Goal: a connection that is refused is reported as such.
 #[test]
 fn a_refused_connection_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -289,7 +289,7 @@ fn answering(head: String) -> RawUpstream {
 
 /// A head of 16 KiB, or of 101 fields, was malformed, with the caps on requests.
 ///
-/// Goal: heads of responses have caps of their own; up to these they pass, and one beyond is told by its limit.
+/// Goal: heads of responses have caps of their own; up to these they pass, and one beyond is reported with its limit.
 #[test]
 fn heads_of_answers_have_limits_of_their_own() {
     let framing_bytes = "Content-Length: 2\r\n\r\n".len();

@@ -1,5 +1,5 @@
-//! Peers that stall or close at every stage of an exchange, as upstream and as client: the other side
-//! is told what can be told, nothing is kept, and no half-used connection is used again.
+//! Peers that stall or close at every stage of an exchange, as upstream and as client: the other side gets the best
+//! possible report, nothing is kept, and no half-used connection is used again.
 
 use super::secure::{self, Stream};
 use super::{RawPeer, RawUpstream, proxy, proxy_between};
@@ -45,7 +45,7 @@ fn start_proxy(
 }
 
 const SIZES: [usize; 3] = [0, 1024, 128 * 1024];
-/// What a peer that stalls is given. One that does not has [`PATIENCE`], however slow the machine is.
+/// Time limit for a peer that stalls. One that does not has [`PATIENCE`], however slow the machine is.
 const HURRY_NS: u64 = 100_000_000;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -63,7 +63,7 @@ const STAGES: [Stage; 4] = [
     Stage::SendBody,
 ];
 
-/// One combination, as its path tells the upstream.
+/// One combination, as its path shows it to the upstream.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     stage: Stage,
@@ -102,8 +102,7 @@ fn framed(body_bytes: usize, is_chunked: bool) -> String {
     }
 }
 
-/// Little time for clients that stall at this stage, and for nothing else: nobody else in these tests is in
-/// the middle of what has it.
+/// Little time for clients that stall at this stage only: no other client in these tests is in that stage.
 fn hurried_limits(stage: Stage) -> Limits {
     let mut limits = LimitValues {
         head_timeout_ns: PATIENCE.as_nanos() as u64,
@@ -184,7 +183,7 @@ fn hurried(config: &mut ProxyConfig, fault: Option<Fault>) {
     config.ejection.failures_max = 0;
 }
 
-/// What the client of a failed upstream must get.
+/// The expected response for the client of a failed upstream.
 fn check_told(client: &mut Client, fault: Fault) {
     if fault.stage == Stage::SendBody {
         let text = String::from_utf8(cut_rest(client)).unwrap();
@@ -251,9 +250,9 @@ fn upstreams_fail(tls: Tls) {
     }
 }
 
-/// Goal: whatever an upstream does wrong, at any stage, the client gets the right status and whose
-/// fault it was (or, behind a head, a cut), the next request succeeds over another connection, the one
-/// that failed is closed, and nothing of the exchange is kept.
+/// Goal: whatever an upstream does wrong, at any stage, the client gets the right status and the side at fault (or,
+/// after a head, a cut), the next request succeeds over another connection, the one that failed is closed, and nothing
+/// of the exchange is kept.
 #[test]
 fn upstreams_that_fail_are_told_apart() {
     upstreams_fail(Tls {
@@ -289,7 +288,7 @@ fn failing_upstreams_are_told_apart_between_tls() {
     });
 }
 
-/// Goal: an upstream that closes in its handshake is told from one that stalls in it.
+/// Goal: an upstream that closes in its handshake is distinguished from one that stalls in it.
 #[test]
 fn handshakes_that_fail_are_told_apart() {
     let tls = Tls {
@@ -330,8 +329,8 @@ fn handshakes_that_fail_are_told_apart() {
     }
 }
 
-/// Goal: with its only connection taken by a request, and nobody allowed to wait, the next request is told
-/// that it was the proxy's limit, and when to come again; the first one gets its response all the same.
+/// Goal: with its only connection taken by a request, and no request allowed to wait, the next request gets the proxy's
+/// limit as the cause, and a Retry-After; the first one still gets its response.
 #[test]
 fn a_full_upstream_is_the_proxys_limit() {
     let tls = Tls {
@@ -386,7 +385,7 @@ fn outstanding(upstream: &RawUpstream) -> String {
     )
 }
 
-/// Pools whose objects stand for requests under way.
+/// Pools whose objects are requests under way.
 const POOLS: [&str; 3] = ["proxy_requests", "http_exchanges", "io_pool_waiters"];
 
 /// Waits until no pool has an object of a request, and no request is under way.
@@ -402,7 +401,7 @@ fn expect_nothing_left(server: &TestServer, upstream: &RawUpstream) {
     });
 }
 
-/// All that comes before the end, however that looks.
+/// All bytes before the end, whatever the end is.
 fn cut_rest(client: &mut Client) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _ = client.stream.read_to_end(&mut bytes);
@@ -532,8 +531,8 @@ fn kept_connections_that_have_ended_cost_nothing() {
     }
 }
 
-/// Goal: a write with a precondition whose connection ended after it was sent is not sent again: the second
-/// try would be answered 412 though the first was done. The client is told 502, and asks itself.
+/// Goal: a write with a precondition whose connection ended after it was sent is not sent again: the second try would
+/// get 412 though the first was done. The client gets 502, and decides itself.
 #[test]
 fn a_conditional_write_is_not_repeated() {
     for (field, expected) in [("If-Match: \"1\"", 502), ("X-Match: \"1\"", 412)] {

@@ -1,4 +1,4 @@
-//! Clients that go, or close their sending side, before their request is answered.
+//! Clients that go, or close their sending side, before the response to their request.
 
 use super::{RawUpstream, proxy, proxy_with, upstream};
 use crate::access_log::{logging, objects};
@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 const REQUEST: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Answers nothing, and reads until the proxy closes; with the part of a response before that if there is
-/// one.
+/// Sends no response, and reads until the proxy closes; with the part of a response before that if there is one.
 fn silent(part: &'static str) -> RawUpstream {
     RawUpstream::start(move |peer, _| {
         if peer.head().is_some() {
@@ -55,9 +54,8 @@ fn wait_for_connections(upstream: &RawUpstream, count: usize) {
     });
 }
 
-/// 1,200 requests whose clients closed at once held their upstream for a minute, and everybody else was
-/// told 503; three held a stop up for 30 s. Goal: a FIN cancels the request at the upstream, the log says
-/// 499, and a stop waits for nothing.
+/// 1,200 requests whose clients closed at once held their upstream for a minute, and all others got 503; three delayed
+/// a stop by 30 s. Goal: a FIN cancels the request at the upstream, the log has 499, and a stop waits for nothing.
 #[test]
 fn a_fin_cancels_the_request_at_the_upstream() {
     let home = tempfile::tempdir().unwrap();
@@ -203,7 +201,7 @@ fn a_half_closed_client_is_answered_where_that_is_allowed() {
     client.expect_end();
 }
 
-/// Goal: what is allowed has a bound in time and in number; beyond either the request is cancelled.
+/// Goal: half-closed requests have a limit in time and in number; beyond either the request is cancelled.
 #[test]
 fn half_closed_clients_are_bounded() {
     let upstream = silent("");

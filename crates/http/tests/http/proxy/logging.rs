@@ -1,4 +1,4 @@
-//! What the access log says of requests that were passed on.
+//! Entries of the access log for requests that were passed on.
 
 use super::{RawUpstream, refusing, upstream};
 use crate::access_log::{logging, objects};
@@ -7,7 +7,7 @@ use millpond_http::proxy::{ProbePolicy, Proxy, ProxyConfig, ProxyControl};
 use millpond_http::{AccessLogFormat, AccessLogTarget, Limits};
 use millpond_io::Address;
 
-/// A request that the proxy answers itself; what follows is the value of its last field.
+/// A request that the proxy responds to itself; the rest is the value of its last field.
 const OF_PROXY: &str = "OPTIONS /2 HTTP/1.1\r\nMax-Forwards: 0\r\nX-Rest:";
 
 /// Asks through a proxy to these upstreams, each request over a connection of its own; the log.
@@ -31,7 +31,7 @@ fn log_of(format: AccessLogFormat, upstreams: &[Address], requests: &[&str]) -> 
     std::fs::read(path).unwrap()
 }
 
-/// One that answers, in two parts; `/close` it does not answer, `/cut` by half.
+/// An upstream that responds in two parts; to `/close` it sends nothing, to `/cut` half.
 fn living() -> RawUpstream {
     RawUpstream::start(|peer, _| {
         while let Some(head) = peer.head() {
@@ -44,8 +44,8 @@ fn living() -> RawUpstream {
     })
 }
 
-/// Goal: each request says where it went at last, after how many tries, and whose fault a failure was;
-/// one that the proxy answered itself says nothing of that.
+/// Goal: each entry has the last upstream, the number of tries, and the side at fault; one that the proxy responded to
+/// itself has none of these.
 #[test]
 fn json_tells_of_upstreams() {
     let directory = tempfile::tempdir().unwrap();
@@ -99,8 +99,8 @@ fn json_tells_of_upstreams() {
     );
 }
 
-/// Goal: a request that went to no upstream says whose fault that was: the client's, the proxy's, or
-/// the upstreams' that are known to be down.
+/// Goal: an entry of a request that went to no upstream has the side at fault: the client's, the proxy's, or the
+/// upstreams' that are known to be down.
 #[test]
 fn what_went_nowhere_says_whose_fault_it_was() {
     let directory = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ fn tries_to(server: &TestServer, to: &TestServer) -> String {
     found.unwrap().to_owned()
 }
 
-/// What must not hide a loop: Via as others write it, or break it; and kinds of requests.
+/// Text that must not hide a loop: Via as others write it, or malformed; and kinds of requests.
 const REQUESTS: [&str; 8] = [
     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET / HTTP/1.0\r\n\r\n",
@@ -42,8 +42,8 @@ const REQUESTS: [&str; 8] = [
     "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
 ];
 
-/// One GET to a proxy that was its own upstream took 2,000 descriptors. Goal: it is answered 508 after one
-/// round, whatever stands in Via before, and so is the same request again.
+/// One GET to a proxy that was its own upstream took 2,000 descriptors. Goal: it gets 508 after one round, whatever Via
+/// contains before, and so is the same request again.
 #[test]
 fn a_proxy_that_is_its_own_upstream_answers_508() {
     let (server, control) = unled();

@@ -1,4 +1,4 @@
-//! What versions, ends of bodies and repeated fields mean, as RFC 9110 and 9112 say.
+//! The meaning of versions, ends of bodies and repeated fields, by RFC 9110 and 9112.
 
 use super::{RawUpstream, proxy};
 use millpond_http::Limits;

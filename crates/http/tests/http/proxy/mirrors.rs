@@ -1,5 +1,4 @@
-//! Copies of requests for mirrors: what they are, which requests have one, and that clients see nothing
-//! of a mirror, whatever it does.
+//! Copies of requests for mirrors: their content, which requests have one, and that a mirror never affects clients.
 
 use super::{RawPeer, RawUpstream, proxy, proxy_with, refusing, upstream};
 use crate::support::{TestServer, config, pool_mode, wait_until};
@@ -23,7 +22,7 @@ fn mirror(address: impl Into<Address>, percent: f64) -> MirrorConfig {
     }
 }
 
-/// Without the framing of chunks: what is behind the last one is kept.
+/// Without chunk framing: bytes after the last one are kept.
 fn unchunked(head: &str, body: &[u8]) -> Vec<u8> {
     if !head.contains("Transfer-Encoding: chunked\r\n") {
         return body.to_vec();
@@ -45,7 +44,7 @@ fn unchunked(head: &str, body: &[u8]) -> Vec<u8> {
 
 type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// Keeps what it is asked, and answers with the length of the body.
+/// Keeps its requests, and responds with the length of the body.
 fn recording() -> (RawUpstream, Requests) {
     let requests = Requests::default();
     let kept = Arc::clone(&requests);
@@ -200,8 +199,8 @@ fn the_sample_is_even() {
     }
 }
 
-/// Goal: what is never copied, or too long, or not complete, is counted by its reason, and the upstream has
-/// it all the same.
+/// Goal: a request that is never copied, or too long, or not complete, is counted by its reason, and the upstream still
+/// gets it.
 #[test]
 fn what_is_not_copied_is_counted() {
     let (original, _) = recording();
@@ -271,7 +270,7 @@ fn what_is_not_copied_is_counted() {
 
 const ROUNDS: usize = 150;
 
-/// What clients get, in all.
+/// All bytes clients get.
 fn answers(server: &TestServer) -> Vec<(u16, Vec<u8>)> {
     let mut client = server.connect();
     let body = "z".repeat(9_000);
@@ -432,8 +431,8 @@ fn a_failing_mirror_has_pauses() {
     );
 }
 
-/// Goal: a mirror that a new configuration leaves out gets nothing more, one that stays keeps its counts,
-/// and copies under way, sent or not, harm nobody.
+/// Goal: a mirror that a new configuration leaves out gets nothing more, one that stays keeps its counts, and copies
+/// under way, sent or not, have no other effect.
 #[test]
 fn mirrors_change_with_the_configuration() {
     let (original, _) = recording();

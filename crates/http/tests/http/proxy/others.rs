@@ -56,22 +56,22 @@ impl OtherServer {
         })
     }
 
-    /// nginx, which reads each body whole, and logs what it read, for it passes it on to itself. It
-    /// listens on unix sockets: it cannot say which port it was given.
+    /// nginx, which reads each body whole, and logs it, because it passes it on to itself. It listens on unix sockets,
+    /// because it cannot report the port that it was given.
     pub(super) fn nginx() -> Self {
         let text = std::fs::read_to_string(format!("{DATA}/upstream.nginx.conf")).unwrap();
         Self::with_conf("nginx", &["-c"], &text, "front.sock")
     }
 
-    /// haproxy as a balancer of TCP connections to `server`, whose clients tell by the PROXY protocol who
-    /// they are, and that tells so itself: see [`Self::socket`].
+    /// haproxy as a balancer of TCP connections to `server`, whose clients send their address by the PROXY protocol,
+    /// and which sends it too: see [`Self::socket`].
     pub(super) fn haproxy(server: SocketAddr) -> Self {
         let text = std::fs::read_to_string(format!("{DATA}/balancer.haproxy.conf")).unwrap();
         let text = text.replace("SERVER", &server.to_string());
         Self::with_conf("haproxy", &["-db", "-f"], &text, "v1.sock")
     }
 
-    /// nginx, which wants a PROXY header and answers with what it tells.
+    /// nginx, which requires a PROXY header and responds with its content.
     pub(super) fn nginx_told() -> Self {
         let text = std::fs::read_to_string(format!("{DATA}/told.nginx.conf")).unwrap();
         Self::with_conf("nginx", &["-c"], &text, "front.sock")
@@ -143,8 +143,8 @@ impl OtherServer {
             .collect()
     }
 
-    /// What it saw behind the first `count`, up to a request for `mark`, which it was sent after all of
-    /// that: it has one thread, or writes before it answers.
+    /// Requests it saw after the first `count`, up to a request for `mark`, which was sent after all of those: it has
+    /// one thread, or writes before it responds.
     pub(super) fn seen_until(&self, count: usize, mark: &str) -> Vec<Value> {
         let started = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! What passes: heads, bodies of both framings, informational responses, retries, upgrades, reloads.
+//! Passed on: heads, bodies of both framings, informational responses, retries, upgrades, reloads.
 
 use super::others::OtherServer;
 use super::{RawUpstream, proxy, refusing, upstream};
@@ -137,8 +137,8 @@ fn every_framing_of_answers_passes() {
     assert_eq!(body.len(), BODY_BYTES);
 }
 
-/// Goal: the client's question whether to send its body reaches the upstream, whose yes lets the body
-/// come and whose no ends the request without it; Early Hints come through.
+/// Goal: the client's `Expect: 100-continue` reaches the upstream, whose 100 lets the body come and whose refusal ends
+/// the request without it; Early Hints come through.
 #[test]
 fn expectations_are_met_end_to_end() {
     let upstream = RawUpstream::start(|peer, _| {
@@ -176,8 +176,8 @@ fn expectations_are_met_end_to_end() {
     client.expect_end();
 }
 
-/// Goal: an upstream that is not there costs no request as long as another is, whatever the method; its
-/// failures eject it, and with none left the client is told why.
+/// Goal: an upstream that is not there costs no request as long as another is, whatever the method; its failures eject
+/// it, and with none left the client gets the cause.
 #[test]
 fn the_living_upstream_serves() {
     let python = OtherServer::python();
@@ -313,7 +313,7 @@ fn names_are_looked_up_again() {
     assert_eq!(answer.status, 204);
 }
 
-/// Goal: an upstream whose health checks fail is not asked, and is asked again when they succeed.
+/// Goal: an upstream whose health checks fail gets no requests, and gets them again when they succeed.
 #[test]
 fn probes_take_upstreams_out_and_bring_them_back() {
     let is_well = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
@@ -353,9 +353,8 @@ fn probes_take_upstreams_out_and_bring_them_back() {
     }
 }
 
-/// Health checks that asked for a wrong path took all upstreams out, and whoever put that right by leaving
-/// the checks out of the file found the proxy answering 503 until it was started again: nobody looked any
-/// more, so nobody found them up. Goal: what probes have found ends with the probes.
+/// Health checks with a wrong path took all upstreams out. After a reload without the checks the proxy responded with
+/// 503 until it was restarted: without probes no upstream was found up. Goal: results of probes end with the probes.
 #[test]
 fn what_probes_found_ends_with_them() {
     let upstream = RawUpstream::start(|peer, _| {
@@ -384,8 +383,8 @@ fn what_probes_found_ends_with_them() {
     assert_eq!(status(), 200);
 }
 
-/// Whom a proxy no longer trusts after a reload could go on to speak for others, as long as it kept its
-/// connection. Goal: a reload counts for the next request of whoever is connected, both ways.
+/// A peer that was no longer trusted after a reload could still set clients' addresses, as long as it kept its
+/// connection. Goal: a reload applies to the next request of every connected peer, both ways.
 #[test]
 fn a_reload_changes_whose_word_is_taken() {
     let upstream = RawUpstream::start(|peer, _| {

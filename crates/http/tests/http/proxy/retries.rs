@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the upstream does with the first try of each request.
+/// The upstream's fault in the first try of each request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fault {
     /// It reads the request and closes.
@@ -59,7 +59,7 @@ const KINDS: [Kind; 15] = [
 /// None; one that is kept for another try; one that is passed on as it comes.
 const BODIES: [Option<usize>; 3] = [None, Some(100), Some(20_000)];
 
-/// Answers `/warm`, does `fault` with the first try of any other request, and answers the second.
+/// Responds to `/warm`, does `fault` with the first try of any other request, and responds to the second.
 fn serve(peer: &mut RawPeer, fault: Fault, tries: &AtomicUsize) {
     while let Some(head) = peer.head() {
         if peer.body(&head).is_none() {
@@ -127,7 +127,7 @@ impl Stage {
         }
     }
 
-    /// What the client of one request sees of it, and how often the upstream saw it.
+    /// The result for the client of one request, and how often the upstream saw the request.
     fn ask(&self, kind: &Kind, body_bytes: Option<usize>, is_kept: bool) -> (String, usize) {
         if is_kept {
             let warm = "GET /warm HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -145,7 +145,7 @@ impl Stage {
         let mut client = self.server.connect();
         client.send(request);
         let text = String::from_utf8(client.rest()).unwrap();
-        // One that is given little time may read the request only when the client was answered.
+        // With a short timeout it may read the request only after the client has its response.
         wait_until("the first try", || self.tries.load(Ordering::SeqCst) > 0);
         (text, self.tries.load(Ordering::SeqCst))
     }
@@ -209,8 +209,8 @@ fn play(fault: Fault) {
     }
 }
 
-/// Goal: a request that met with no byte of a response is sent again if its repetition changes nothing and its
-/// body is still there, whether the connection was new or kept; the client and the log say what became of it.
+/// Goal: a request that got no byte of a response is sent again if its repetition changes nothing and its body is still
+/// there, whether the connection was new or kept; the client and the log show the outcome.
 #[test]
 fn a_try_without_a_byte_is_repeated_by_meaning() {
     play(Fault::Closes);
@@ -222,13 +222,13 @@ fn an_answer_that_ends_in_its_head_is_no_retry() {
     play(Fault::ClosesInHead);
 }
 
-/// Goal: what the client has seen a part of is not sent again; it is cut.
+/// Goal: a request is not sent again after the client has got a part of the response; it is cut.
 #[test]
 fn an_answer_that_ends_in_its_body_is_cut() {
     play(Fault::ClosesInBody);
 }
 
-/// Goal: what took too long is not sent again.
+/// Goal: a request that timed out is not sent again.
 #[test]
 fn silence_is_no_retry() {
     play(Fault::IsSilent);

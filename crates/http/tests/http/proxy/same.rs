@@ -1,4 +1,4 @@
-//! What servers of other languages answer, asked directly and through the proxy: it is the same.
+//! Responses of servers in other languages, directly and through the proxy: they are the same.
 
 use super::proxy;
 use crate::support::{PATIENCE, RawClient, RawResponse};

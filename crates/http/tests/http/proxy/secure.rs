@@ -1,4 +1,4 @@
-//! TLS for the peers of these tests, by rustls: what the proxy speaks with is not our own layer.
+//! TLS for the peers of these tests, by rustls: the proxy's peer is not our own layer.
 
 use crate::support::PATIENCE;
 use millpond_http::{Limits, TLS_HANDSHAKE_BYTES_MAX, load_tls};
@@ -52,8 +52,7 @@ pub(super) fn authority(change: impl FnOnce(&mut CertificateParams)) -> Authorit
     }
 }
 
-/// What the proxy needs to speak TLS with its clients, whatever its limits are for the time behind the
-/// handshake.
+/// TLS configuration of the proxy for its clients, whatever its time limits after the handshake.
 pub(super) fn for_clients() -> TlsServer {
     let files = vec![AUTHORITY.files.clone()];
     load_tls(files, None, &Limits::default(), TLS_HANDSHAKE_BYTES_MAX)
@@ -61,7 +60,7 @@ pub(super) fn for_clients() -> TlsServer {
         .0
 }
 
-/// What the proxy needs to speak TLS with an upstream.
+/// TLS configuration of the proxy for an upstream.
 pub(super) fn for_upstreams() -> TlsClient {
     for_upstreams_of(NAME, &AUTHORITY)
 }

@@ -35,7 +35,7 @@ fn text_of(bytes: &[u8]) -> String {
 /// A request line and its body.
 type Sound = (String, String);
 
-/// The target as an origin server is told it (RFC 9112 3.2), by other means than the proxy's.
+/// The target in origin form (RFC 9112 3.2), computed independently of the proxy.
 fn origin_form(method: &str, target: &str) -> String {
     let Some((_, rest)) = target.split_once("://") else {
         return target.to_owned();
@@ -48,7 +48,7 @@ fn origin_form(method: &str, target: &str) -> String {
     }
 }
 
-/// What our parsers make of the bytes: every request that is complete, in order.
+/// Result of our parsers for the bytes: every request that is complete, in order.
 fn parsed(mut input: &[u8]) -> Vec<Sound> {
     let (limits, mut fields) = (Limits::default(), HeadFields::new());
     let mut requests = Vec::new();
@@ -79,8 +79,8 @@ fn parsed(mut input: &[u8]) -> Vec<Sound> {
     requests
 }
 
-/// Sound requests that one of the others has its reasons to refuse: whole, in their place, and its
-/// refusal goes back to the client. Other versions may have fewer reasons.
+/// Valid requests that another server refuses for its own reasons: they arrive whole and in order, and the refusal goes
+/// back to the client. Other versions may have fewer reasons.
 fn reasons_to_refuse(server: &OtherServer) -> &'static [&'static str] {
     match server.name {
         // Methods are upper-case letters to it, and it has nothing to say about itself.
@@ -153,7 +153,7 @@ fn play(server: &OtherServer) -> usize {
     let (front, _control) = proxy(
         std::slice::from_ref(&server.address),
         Limits::default(),
-        // Each vector ends with the client's FIN, and all that was asked before it is answered.
+        // Each vector ends with the client's FIN, and all requests before it get responses.
         |config| {
             let timeout_ns = PATIENCE.as_nanos() as u64;
             config.half_close = HalfClose::Allow { timeout_ns };

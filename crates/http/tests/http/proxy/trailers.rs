@@ -21,7 +21,7 @@ fn plain(upstream: &RawUpstream) -> TestServer {
     proxy(&[upstream.address], Limits::default(), |_| {}).0
 }
 
-/// A chunked body as it stands, with all behind it up to the empty line.
+/// A chunked body as sent, with all bytes after it up to the empty line.
 fn body_of(peer: &mut RawPeer, head: &str) -> String {
     match head.contains("Transfer-Encoding: chunked\r\n") {
         // It has one empty line, behind its end.
@@ -70,8 +70,8 @@ fn trailers_pass_in_chunks() {
     assert_eq!(upstream.connections.load(Ordering::SeqCst), 1);
 }
 
-/// Goal: no trailers, and no word of any, where the message's Connection names a field, in either
-/// direction; the body arrives all the same.
+/// Goal: no trailers, and no announcement of any, if the message's Connection names a field, in either direction; the
+/// body still arrives.
 #[test]
 fn nominated_fields_leave_no_trailers() {
     let upstream = echoing("Connection: x-sum\r\nTrailer: X-Sum\r\n");

@@ -125,8 +125,8 @@ fn a_reset_ends_the_tunnel() {
     wait_until("nothing is left", || outstanding(&server) == 0);
 }
 
-/// Goal: a tunnel through which nothing goes is closed after its time, on both sides, also one that is
-/// half closed; each byte either way puts it off; it is counted, and nobody is blamed.
+/// Goal: a tunnel through which nothing goes is closed after its time, on both sides, also one that is half closed;
+/// each byte either way puts it off; it is counted, and no side is at fault.
 #[test]
 fn a_silent_tunnel_is_closed() {
     for is_half_closed in [false, true] {
@@ -169,7 +169,7 @@ fn outstanding(server: &TestServer) -> u64 {
     sum(&server.metrics_text(), "millpond_upstream_outstanding")
 }
 
-/// An upstream that answers each request with this.
+/// An upstream with this response to each request.
 fn answering(answer: String) -> super::RawUpstream {
     super::RawUpstream::start(move |peer, _| {
         if let Some(head) = peer.head() {
@@ -183,8 +183,8 @@ fn answering(answer: String) -> super::RawUpstream {
 /// An upstream could make a client's connection speak any protocol, h2c among them, with which requests pass by
 /// all that the proxy checks.
 ///
-/// Goal: only 101 for the one protocol that the upstream was asked for changes the connection; any other is 502,
-/// says why, and its connection is closed; what is not allowed is not asked for.
+/// Goal: only 101 for the one protocol of the request changes the connection; any other is 502 with the cause, and its
+/// connection is closed; a protocol that is not allowed is not requested.
 #[test]
 fn only_the_protocol_that_was_asked_for_takes_over() {
     let agreed = ["Upgrade: websocket\r\n", "Upgrade: WebSocket \r\n"];

@@ -30,8 +30,8 @@ impl Drop for Killed {
     }
 }
 
-/// Goal: messages of every size, in frames and compressed, pings and the goodbye pass both ways; without
-/// leave there is no change of protocol, which the client is told.
+/// Goal: messages of every size, in frames and compressed, pings and the close frame pass both ways; without permission
+/// there is no change of protocol, and the client gets a response that shows it.
 #[test]
 fn web_sockets_pass() {
     let Some(python) = python() else {

@@ -18,7 +18,7 @@ const X_KIND: Field<'_> = (
     FieldValue::from_static("pattern"),
 );
 
-/// What one exchange is about.
+/// Data of one exchange.
 #[derive(Debug)]
 enum Task {
     /// Checks and counts what comes.

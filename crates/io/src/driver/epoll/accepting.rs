@@ -1,8 +1,7 @@
 //! The listener of the epoll driver: watched, or not while nothing can be taken.
 //!
-//! A listener whose connections cannot be taken would be ready for ever and keep the shard busy
-//! for nothing. So it is not watched while accepting pauses: until a socket of this shard closes, or
-//! for [`RETRY_NS`], since other shards free descriptors too.
+//! A listener whose connections cannot be accepted would stay ready and keep the shard busy. So it is not watched while
+//! accepting pauses: until a socket of this shard closes, or for [`RETRY_NS`], since other shards free descriptors too.
 
 use millpond_mempool::Lease;
 use rustix::event::epoll;
@@ -45,7 +44,7 @@ impl EpollDriver {
         }
         self.counters.controls += 1;
         let data = EventData::new_u64(LISTENER_TOKEN);
-        // Exclusive matters for a unix listener, whose queue all shards share: one wakes.
+        // Exclusive matters for a unix listener, whose queue all shards share: only one shard wakes.
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         epoll::add(&self.epoll, listener.fd(), data, flags)
             .map_err(IoError::system("epoll_ctl"))?;
@@ -82,7 +81,7 @@ impl EpollDriver {
             .is_some_and(|accepting| accepting.state.is_last_round)
     }
 
-    /// A connection was taken with the spare descriptor: what becomes of it is decided in the next tick.
+    /// A connection was accepted with the spare descriptor: the next tick decides about it.
     pub(super) fn has_pending_connection(&self) -> bool {
         self.accepting
             .as_ref()
@@ -259,7 +258,7 @@ impl EpollDriver {
 
     /// Puts the close of a socket off.
     pub(super) fn close_later(&mut self, socket: Socket) {
-        // It fails if epoll does not know the descriptor; then it reports nothing either.
+        // It fails if epoll does not watch the descriptor; then it reports nothing either.
         let _ = epoll::delete(&self.epoll, socket.fd());
         let opener = socket.opener();
         self.close_queue.push((socket.into_fd(), opener));

@@ -1,5 +1,5 @@
-//! From what the kernel says is ready to what handles it: between the wait of a tick and `receiving`
-//! and `accepting`. What waits for a later tick is decided by the `scheduler`.
+//! Dispatches the kernel's events: between the wait of a tick and `receiving` and `accepting`. The `scheduler` decides
+//! which events wait for a later tick.
 
 use super::receiving::receive;
 use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
@@ -15,7 +15,7 @@ use rustix::event::epoll::{self, EventFlags};
 use std::thread;
 use std::time::Duration;
 
-/// How long a shard without memory to receive into lets its peers wait before it looks again.
+/// How long a shard without memory to receive into lets its peers wait before it tries again.
 const MEMORY_PAUSE: Duration = Duration::from_millis(1);
 
 impl EpollDriver {
@@ -41,7 +41,7 @@ impl EpollDriver {
         expire_deadlines(self);
         self.io_buffer.take_if(|_| self.sockets.is_empty());
         if lacks_memory {
-            // Peers wait, and the next tick would look again at once, hence the pause.
+            // Peers wait, and the next tick would try again at once; so there is a pause.
             thread::sleep(MEMORY_PAUSE);
         }
     }
@@ -97,8 +97,8 @@ impl EpollDriver {
         lacks_memory
     }
 
-    /// `flags`: what the kernel said, just now or before this turn. What else it said before is left to the
-    /// turn for which the socket waits.
+    /// `flags`: events reported just now or before this turn. Other earlier events are left to the turn that the socket
+    /// waits for.
     #[inline(always)]
     pub(super) fn handle_socket<H>(
         &mut self,
@@ -126,7 +126,7 @@ impl EpollDriver {
             let usage = socket.usage;
             return self.handle_other(id, flags, usage, buffer, pools, handler);
         }
-        // What nearly all events are, before the rest is distinguished.
+        // The common case, before the other events are distinguished.
         if socket.life.stage() == Stage::Open
             && flags == EventFlags::IN
             && socket.life.receiving() == Receiving::On

@@ -76,7 +76,7 @@ impl EpollDriver {
         );
     }
 
-    /// Whatever came of what the kernel said, and what may still come of it.
+    /// Result of handling the reported events, and events that may still come.
     #[inline(never)]
     pub(super) fn report_received<H>(
         &mut self,
@@ -149,7 +149,7 @@ impl EpollDriver {
         }
     }
 
-    /// Bytes, a FIN or a failure came while nobody wants bytes.
+    /// Bytes, a FIN or a failure came while receiving is paused.
     #[cold]
     pub(super) fn ready_but_unwanted<H>(
         &mut self,
@@ -184,21 +184,21 @@ impl EpollDriver {
     }
 }
 
-/// What is still to be acted on of `flags`, once a socket that is watched by edges has been received from.
+/// The part of `flags` still to be handled, after a receive on an edge-triggered socket.
 pub(super) fn left_after(received: Received, flags: EventFlags, turn_bytes: usize) -> EventFlags {
     match received {
         Received::Bytes(count) if count < turn_bytes && !flags.intersects(STICKY) => {
             EventFlags::empty()
         }
         Received::Bytes(_) => flags,
-        // Hung up as well: its owner is told next that sending cannot work any more.
+        // Hung up as well: its owner gets the failure next, since sending cannot work any more.
         Received::Finished => flags.intersection(EventFlags::ERR.union(EventFlags::HUP)),
         Received::NotReady | Received::Failed(_) => EventFlags::empty(),
     }
 }
 
-/// Of a socket whose bytes are wanted. Part of the dispatch, by which nearly all of them come: a call of its
-/// own is 50 instructions of each request's 800.
+/// For a socket that receives. Part of the dispatch, which handles nearly all of them: a separate call is 50
+/// instructions of each request's 800.
 #[inline(always)]
 pub(super) fn receive(
     socket: &mut Socket,
@@ -219,7 +219,7 @@ pub(super) fn receive(
 
 // Sends: straight to the kernel, or queued while it has no room.
 
-/// What a flush achieved.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Flushed {
     /// Nothing is queued any more.
@@ -311,7 +311,7 @@ impl EpollDriver {
             return SendOutcome::Done;
         };
         match socket.life.stage() {
-            // Its owner is told in the socket's turn; until then it makes no more of what nobody gets.
+            // The failure is reported in the socket's turn; until then further output is dropped.
             Stage::Failing(_) => return SendOutcome::Blocked,
             Stage::Sending | Stage::Lingering | Stage::Closed => return SendOutcome::Done,
             Stage::Connecting | Stage::Open => {}

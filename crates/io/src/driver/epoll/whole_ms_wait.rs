@@ -19,8 +19,8 @@ const _: () = {
     assert!(offset_of!(Event, data) == offset_of!(libc::epoll_event, u64));
 };
 
-/// Waits for events of `epoll` at most `wait_ns`, rounded up; `None` waits for ever. Fills the
-/// front of `events` and returns how many there are.
+/// Waits for events of `epoll` at most `wait_ns`, rounded up; `None` waits without limit. Fills the front of `events`
+/// and returns how many there are.
 pub(super) fn wait(
     epoll: BorrowedFd<'_>,
     events: &mut [Event],
@@ -34,7 +34,7 @@ pub(super) fn wait(
     // SAFETY: the descriptor is open while it is borrowed; `front` has room for `capacity` events
     // of the layout asserted above, and any bits the kernel writes are valid in both fields.
     let count = unsafe { libc::epoll_wait(epoll.as_raw_fd(), front, capacity, timeout_ms) };
-    // Negative only on failure, which says why in this thread's errno.
+    // Negative only on failure, with the reason in this thread's errno.
     usize::try_from(count).map_err(|_| {
         let error = std::io::Error::last_os_error();
         Errno::from_io_error(&error).unwrap_or(Errno::INVAL)

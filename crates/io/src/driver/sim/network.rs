@@ -21,20 +21,20 @@ use std::time::Duration;
 /// When a simulation begins: not 0, so that times before it exist.
 const START_NS: u64 = 1_000_000_000_000;
 
-/// Where a driver listens that was not told an address.
+/// Default address of a driver's listener.
 pub(super) const DEFAULT_ADDRESS: SocketAddr =
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)), 80);
 
 /// A script that wants its turn soon gets it after at most so long.
 const SOON_NS_MAX: u64 = 20_000;
 
-/// How long an endless wait lasts, in real time, when nobody says otherwise.
+/// Default length of an endless wait, in real time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connections that wait at a listener for being accepted, at most; ended ones stay in the queue, as in a kernel's.
 const ACCEPT_QUEUE_MAX: usize = 1024;
 
-/// What is remembered of the past, for the report of a failed run.
+/// How many past events are kept, for the report of a failed run.
 const TRACE_LEN: usize = 64;
 
 /// When a script wants to run again.
@@ -48,7 +48,7 @@ pub enum Turn {
     Done,
 }
 
-/// What a [`SimPeer`] found when it read.
+/// Result of a [`SimPeer`]'s read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PeerRead {
     /// So many bytes, at least one, were appended.
@@ -92,7 +92,7 @@ pub(super) struct State {
     pub(super) plan: FaultPlan,
     pub(super) wires: Vec<Wire>,
     pub(super) listening: Vec<Listening>,
-    /// Addresses that answer no connection, neither well nor ill.
+    /// Addresses that never respond to a connection attempt.
     pub(super) silent: Vec<Address>,
     /// How long other threads have to end an endless wait, in real time.
     pub(super) patience: Duration,
@@ -111,7 +111,7 @@ impl State {
         &mut self.wires[end.wire]
     }
 
-    /// A new connection that nobody has accepted; its number.
+    /// A new connection that is not accepted yet; its number.
     pub(super) fn new_wire(&mut self, to: &Address) -> usize {
         let wire = self.wires.len();
         let destination = to.inet().map_or(PeerName::Unix, PeerName::Inet);
@@ -127,7 +127,7 @@ impl State {
         wire
     }
 
-    /// Whose queue a connection to `address` joins.
+    /// The listener whose queue a connection to `address` joins.
     pub(super) fn listening_at(&mut self, address: &Address) -> Option<&mut Listening> {
         self.listening
             .iter_mut()
@@ -225,7 +225,7 @@ impl Network {
         self.state.borrow_mut()
     }
 
-    /// What the network was made with.
+    /// The network's settings.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.state().seed
@@ -253,8 +253,8 @@ impl Network {
         self.state().patience = patience;
     }
 
-    /// After so many ticks of all drivers together the next one fails: for a test that must notice
-    /// a loop which is busy for ever. No limit unless set.
+    /// After so many ticks of all drivers together the next one fails: for a test that must detect an endless busy
+    /// loop. No limit unless set.
     pub fn set_tick_limit(&self, ticks: u64) {
         self.state().ticks_left = ticks;
     }
@@ -340,7 +340,7 @@ impl Network {
         Ok(self.peer(wire, INITIATOR))
     }
 
-    /// Lets the test accept what the driver connects to `address`. False: somebody listens there.
+    /// Lets the test accept what the driver connects to `address`. False: there is a listener already.
     pub fn listen(&self, address: &Address) -> bool {
         let mut state = self.state();
         let is_free = state.listening_at(address).is_none();
@@ -376,7 +376,7 @@ impl Network {
     }
 }
 
-/// What a connection to an address gets where nobody listens.
+/// Result of connecting to an address without a listener.
 pub(super) fn refusal(address: &Address) -> Errno {
     match address {
         Address::Inet(_) => Errno::CONNREFUSED,
@@ -486,8 +486,8 @@ impl SimPeer {
         state.note(self.end.wire, "peer finished", 0);
     }
 
-    /// Breaks the connection off. Whether the driver's side still gets what arrived before is left
-    /// to the plan's chances.
+    /// Breaks the connection off. The plan's chances decide whether the driver's side still gets the bytes that arrived
+    /// before.
     pub fn reset(self) {
         let mut state = self.state.borrow_mut();
         let probability = state.plan.resets_lose_input;
@@ -499,7 +499,7 @@ impl SimPeer {
 
 impl Drop for SimPeer {
     fn drop(&mut self) {
-        // A test that fails while it uses the network is told about that failure only.
+        // A test that fails while it uses the network reports only that failure.
         if let Ok(mut state) = self.state.try_borrow_mut() {
             state.wire(self.end).close(self.end.end);
             state.note(self.end.wire, "peer closed", 0);

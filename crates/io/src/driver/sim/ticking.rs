@@ -150,7 +150,7 @@ impl SimDriver {
         tasks
     }
 
-    /// Whether there is something to report of a socket, or to do for a closing one.
+    /// Whether a socket has an event to report, or a closing one has work.
     fn is_ready(&self, socket: &Socket) -> bool {
         let mut state = self.network.state();
         let end = socket.end.end;
@@ -214,8 +214,8 @@ impl SimDriver {
         }
     }
 
-    /// Whether what is to be told of a socket waits behind others of its kind, or for the budget of a later
-    /// tick; then it stands in the queue.
+    /// Whether a socket's event waits behind others of its kind, or for the budget of a later tick; then it is in the
+    /// queue.
     fn must_wait(&mut self, id: SocketId) -> bool {
         let is_queue_empty = self.waiting.is_empty();
         let Self {

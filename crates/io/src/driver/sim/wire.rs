@@ -55,7 +55,7 @@ impl EndId {
 struct Pipe {
     bytes: VecDeque<u8>,
     capacity: usize,
-    /// The FIN stands behind the last byte.
+    /// The FIN comes after the last byte.
     is_finished: bool,
     read_bytes: u64,
 }
@@ -67,7 +67,7 @@ struct End {
     error: Option<Errno>,
 }
 
-/// What a read found.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Arrived {
     Bytes(usize),
@@ -79,7 +79,7 @@ pub(super) enum Arrived {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Wire {
-    /// What each end has written, by end.
+    /// Bytes written by each end.
     pipes: [Pipe; 2],
     ends: [End; 2],
     /// The initiator's name, for the acceptor.
@@ -151,7 +151,7 @@ impl Wire {
             return Err(Errno::PIPE);
         }
         if self.ends[1 - end].is_closed {
-            // The kernel takes them; the peer answers with a reset.
+            // The kernel takes them; the peer responds with a reset.
             self.break_under(end, true);
             return Ok(bytes.len());
         }
@@ -220,18 +220,18 @@ impl Wire {
     }
 }
 
-// What goes wrong in a simulated network, and how often.
+// Faults of a simulated network, and their frequency.
 //
 // Every probability is between 0 and 1 and is drawn for anew at each chance. A plan with all of
 // them at 0 is a well-behaved kernel on a calm day.
 
-/// What accept(2) answers when it cannot take a connection.
+/// The error of accept(2) when it cannot take a connection.
 const ACCEPT_ERRORS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
 
 /// Bytes on their way in one direction, by default: about what loopback holds.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// How often what happens to the driver. Peers do by themselves what their scripts say.
+/// Frequency of each fault of the driver. Peers follow their scripts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultPlan {
     /// A receive delivers only a part of what arrived, one byte at the least.
@@ -250,7 +250,7 @@ pub struct FaultPlan {
     pub spurious_wakes: f64,
     /// No buffer is free for a receive; it is made later.
     pub buffers_missing: f64,
-    /// The connection is reset by the network, each time its socket is looked at.
+    /// The connection is reset by the network, each time its socket is checked.
     pub resets: f64,
     /// Bytes that arrived before a reset are lost with it.
     pub resets_lose_input: f64,
@@ -391,7 +391,7 @@ fn part_of(available: usize, rng: &mut Rng) -> usize {
 /// The listener's state.
 pub(super) struct Accepting {
     address: Address,
-    /// Holds a real address, if it was given one, so that nobody else is given it.
+    /// Holds a real address, if it was given one, so that no other process gets it.
     _listener: Option<Listener>,
     retry: TimerId,
     has_spare: bool,

@@ -25,7 +25,7 @@ fn spins_in_vain_become_rare() {
     assert_eq!(vain_spins(&mut poll, 2), 1);
 }
 
-/// A spin up to a planned moment counted as one in vain: at 2,000 requests a second, `--busy-poll 500` slept through
+/// A spin up to a planned moment counted as unproductive: at 2,000 requests a second, `--busy-poll 500` slept through
 /// every response.
 ///
 /// Goal: a spin that ends at its deadline changes nothing: neither the next spin nor how rare they have become.

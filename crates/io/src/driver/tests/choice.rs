@@ -1,7 +1,7 @@
 use super::*;
 use rustix::io::Errno;
 
-/// Goal: what is asked for is what one gets, or an error; auto always finds one and says why.
+/// Goal: the requested driver is chosen, or an error; auto always finds one and reports the reason.
 #[test]
 fn a_choice_is_kept_or_explained() {
     let epoll = DriverChoice::Epoll.choose().unwrap();
@@ -27,8 +27,8 @@ fn a_choice_is_kept_or_explained() {
     }
 }
 
-/// Goal: whatever keeps io_uring away, auto goes on with epoll and says why, io_uring asked for
-/// by name is an error with the same reason, and epoll by name does not even look.
+/// Goal: whatever keeps io_uring away, auto goes on with epoll and reports the reason, io_uring by name is an error
+/// with the same reason, and epoll by name does not probe at all.
 #[test]
 fn without_io_uring_there_is_epoll_and_the_reason() {
     let error = Errno::PERM;

@@ -42,7 +42,7 @@ fn floods_are_asked_as_often_as_the_budget_admits() {
     assert!(waiting.is_empty());
 }
 
-/// Goal: a turn in vain is the next one again.
+/// Goal: an unused turn is the next one again.
 #[test]
 fn a_turn_in_vain_is_made_good() {
     let mut waiting = queue(3, 0);

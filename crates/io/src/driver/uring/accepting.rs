@@ -1,8 +1,8 @@
-//! The listener of the ring driver: one poll that says when connections wait, and system calls that
-//! take them, as many as have their turn.
+//! The listener of the ring driver: one poll that reports waiting connections, and system calls that accept them, as
+//! many as the scheduler allows.
 //!
-//! An accept in the ring would take connections as fast as they come, whatever the cap on sockets and
-//! before anybody has time for them; a descriptor would be held for each.
+//! An accept in the ring would take connections as fast as they come, ignoring the cap on sockets, and before the shard
+//! has time for them; each would hold a descriptor.
 
 #![allow(unsafe_code)]
 
@@ -38,7 +38,7 @@ pub(super) struct Accepting {
     state: AcceptState<OwnedFd>,
     /// The kernel watches the listener.
     has_operation: bool,
-    /// It said that connections wait, and not all were taken yet.
+    /// It reported waiting connections, and not all were accepted yet.
     is_ready: bool,
 }
 
@@ -100,8 +100,8 @@ impl UringDriver {
             return;
         }
         accepting.has_operation = true;
-        // Once, so that nothing is heard of the listener while accepting pauses. Exclusive matters for
-        // a unix listener, whose queue all shards share: one wakes.
+        // One-shot, so that the listener reports nothing while accepting pauses. Exclusive matters for a unix listener,
+        // whose queue all shards share: only one shard wakes.
         let events = (libc::EPOLLIN | libc::EPOLLEXCLUSIVE).cast_unsigned();
         let listener = types::Fd(accepting.listener.fd().as_raw_fd());
         let entry = opcode::PollAdd::new(listener, events)
@@ -112,13 +112,13 @@ impl UringDriver {
         unsafe { self.ring.push(&entry) };
     }
 
-    /// The kernel says that connections wait, or ends its watch.
+    /// The kernel reports waiting connections, or ends its watch.
     pub(super) fn accept_completed(&mut self, completion: &cqueue::Entry) {
         let Some(accepting) = &mut self.accepting else {
             return;
         };
         accepting.has_operation = false;
-        // Of a failure other than the end of the watch the first accept tells more.
+        // For a failure other than the end of the watch the first accept gives the reason.
         let error = Errno::from_raw_os_error(-completion.result().min(-1));
         accepting.is_ready |= completion.result() >= 0 || error != Errno::CANCELED;
         self.arm_accept();
@@ -247,8 +247,8 @@ impl Acceptor for UringDriver {
     }
 }
 
-// Closing: at once, or lingering so that the response reaches a peer that is still sending; and
-// sockets that only the kernel knows any more.
+// Closing: at once, or lingering so that the response reaches a peer that is still sending; and abandoned sockets that
+// only the kernel still uses.
 //
 // A descriptor closed under an operation stays open in the kernel and sends no FIN. So a socket
 // with operations is shut down, which the peer sees, and they are cancelled; it keeps slot,
@@ -265,7 +265,7 @@ impl UringDriver {
             && socket.send == SendOperation::Due
             && self.send_due_directly(id) == SendOutcome::Blocked
         {
-            // Its owner was told that these bytes are done: they still go out.
+            // These bytes were reported as done: they still go out.
             if let Some(socket) = self.known(id)
                 && socket.life.stage() == Stage::Open
             {
@@ -273,14 +273,14 @@ impl UringDriver {
             }
         }
         if let Some(position) = self.found_blocked.iter().position(|found| *found == id) {
-            // The same, found out in this very tick and not told yet.
+            // The same, found in this tick and not reported yet.
             self.found_blocked.swap_remove(position);
             return self.start_closing(id);
         }
         self.remove(id);
     }
 
-    /// Forgets a socket but for its descriptor: somebody has to release it.
+    /// Forgets a socket but for its descriptor: the caller must release it.
     pub(super) fn abandon(&mut self, id: SocketId) {
         let Self {
             sockets,
@@ -303,16 +303,16 @@ impl UringDriver {
             return;
         }
         self.counters.abandoned += 1;
-        // A peer whose close waits treats that as EOF: a shutdown takes as long as a close. But what is
-        // only watched or received from ends by being cancelled, and a send may not.
+        // A peer whose close waits treats that as EOF: a shutdown takes as long as a close. A watch or a receive ends
+        // when it is cancelled; a send may not.
         let must_shut_down = socket.send == SendOperation::Queued || socket.has_connect;
         if must_shut_down || scheduler.admits_end(socket.usage, Work::Close) {
-            // Fails if the connection is gone already; then nobody needs a FIN.
+            // Fails if the connection is gone already; then no FIN is needed.
             let _ = shutdown(socket.fd(), Shutdown::Both);
         }
-        // Each by its name, which the kernel finds at once. To end all of a descriptor it would look
-        // at every operation of the ring: among 10,000 sockets that took it 300 us, and closing 64
-        // of them kept everybody else waiting for 20 ms.
+        // Each by its user data, which the kernel finds at once. To cancel all of a descriptor it would search every
+        // operation of the ring: among 10,000 sockets that took 300 us, and closing 64 of them delayed all others by 20
+        // ms.
         let in_flight = [
             (socket.has_receive(), Operation::Receive),
             (socket.send == SendOperation::Queued, Operation::SendQueued),
@@ -390,7 +390,7 @@ impl UringDriver {
         false
     }
 
-    /// Lets go of an abandoned socket that the kernel has let go of; says whether it did.
+    /// Releases an abandoned socket once the kernel has no operation on it; returns whether it did.
     pub(super) fn release_if_idle(&mut self, id: SocketId) -> bool {
         let Self {
             sockets, queued, ..
@@ -409,8 +409,8 @@ impl UringDriver {
         true
     }
 
-    /// The kernel says that a socket failed. Many connections that reset at once have that said of all
-    /// together, and each is a close.
+    /// The kernel reports that a socket failed. When many connections reset at once they are all reported together, and
+    /// each is a close.
     pub(super) fn fail_in_turn<H>(
         &mut self,
         id: SocketId,
@@ -430,7 +430,7 @@ impl UringDriver {
         self.fail_later(id, error);
     }
 
-    /// Closes a socket and tells its owner why.
+    /// Closes a socket and reports the reason to its owner.
     pub(super) fn remove_failed<H>(
         &mut self,
         id: SocketId,

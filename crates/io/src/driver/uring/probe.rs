@@ -1,4 +1,4 @@
-//! What this kernel's io_uring can do, found out by trying it, once per process.
+//! Features of this kernel's io_uring, found by trying them, once per process.
 //!
 //! Version numbers lie: distributions backport, containers forbid single calls, and some features
 //! came with faults. So a ring is set up the way a shard does it, opcodes are asked for, and
@@ -32,7 +32,7 @@ pub enum UringUnavailable {
         "io_uring is switched off: kernel.io_uring_disabled is {value}; `sysctl kernel.io_uring_disabled=0` allows it"
     )]
     Disabled {
-        /// The setting's value: 1 forbids it to all but a group, 2 to everybody.
+        /// The setting's value: 1 forbids it to all but a group, 2 to all.
         value: u8,
     },
     /// A filter for system calls, as container runtimes install it, or missing rights.
@@ -40,25 +40,25 @@ pub enum UringUnavailable {
         "io_uring is forbidden to this process ({error}), most often by a container's seccomp profile"
     )]
     Forbidden {
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
     /// It works, but lacks what every shard needs.
     #[error("this kernel's io_uring lacks {lacks}")]
     TooOld {
-        /// What is missing.
+        /// The missing feature.
         lacks: &'static str,
     },
     /// No memory or descriptors for a ring.
     #[error("cannot set up a ring: {error}; raise `ulimit -l` (memory it may lock) or `ulimit -n`")]
     OutOfResources {
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
     /// Something not foreseen.
     #[error("cannot set up a ring: {error}")]
     Refused {
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
 }
@@ -66,7 +66,7 @@ pub enum UringUnavailable {
 /// How long a self-test may take, on whatever machine.
 const SELF_TEST_NS: u64 = 1_000_000_000;
 
-/// What a failed set-up means.
+/// The meaning of a failed set-up.
 pub(super) fn unavailable(error: Errno) -> UringUnavailable {
     match error {
         Errno::NOSYS => UringUnavailable::Absent,
@@ -84,7 +84,7 @@ fn disabled_value() -> Option<u8> {
     text.trim().parse().ok()
 }
 
-/// What the ring of a shard can use here; asked of the kernel once, then remembered.
+/// The features a shard's ring can use here; probed once, then remembered.
 pub fn probe() -> Result<DriverFeatures, UringUnavailable> {
     static FOUND: OnceLock<Result<DriverFeatures, UringUnavailable>> = OnceLock::new();
     *FOUND.get_or_init(probe_kernel)
@@ -96,13 +96,13 @@ fn probe_kernel() -> Result<DriverFeatures, UringUnavailable> {
         .into_iter()
         .fold(DriverFeatures::default(), DriverFeatures::with);
     let mut ring = Ring::new(everything, 8)?;
-    // Filters may know one call and not the others.
+    // Seccomp filters may know one call and not the others.
     ring.enter(Wait::Look).map_err(unavailable)?;
     let known = known_operations(&ring)?;
     require_operations(|code| known.is_supported(code))?;
     // Polling without system calls is opted into; the flag costs every other shard a little.
     let mut features = ring.features().without(DriverFeature::TaskRunFlag);
-    // What is newest is doubted first.
+    // The newest feature is suspected first.
     for doubted in [
         DriverFeature::IncrementalBuffers,
         DriverFeature::MultishotReceive,
@@ -131,7 +131,8 @@ fn known_operations(ring: &Ring) -> Result<Probe, UringUnavailable> {
     }
 }
 
-/// What a failed probe means: kernels before 5.6 do not know the request, and any other failure is one of this kernel.
+/// The meaning of a failed probe: kernels before 5.6 do not support the request; any other failure is reported as this
+/// kernel's.
 fn unprobed(error: Option<Errno>) -> UringUnavailable {
     match error {
         Some(Errno::INVAL) | None => UringUnavailable::TooOld {

@@ -1,20 +1,19 @@
 //! Receives: into whichever buffer comes next, once or again and again; pauses.
 //!
-//! The first receive of a connection ends with its first bytes: many connections bring one message
-//! and go. From the second on the submission goes on by itself.
+//! The first receive of a connection ends with its first bytes: many connections send one message and close. From the
+//! second on it is multishot.
 //!
-//! A pause costs nothing until bytes arrive during it: those are held, copied, and the submission
-//! is cancelled. From then on only a failure is watched for. Held bytes come before all others when
-//! receiving goes on. What a submission that goes on brings before its end may be all receive buffers at once, for
-//! each socket; so one that brought more than a receive during a pause receives one by one from then on, and holds
-//! one receive at most, until its peer has sent short messages for a while.
+//! A pause costs nothing until bytes arrive during it: those are copied and held, and the submission is cancelled. From
+//! then on only a failure is watched for. Held bytes come before all others when receiving goes on. A multishot
+//! submission may fill all receive buffers before its end, for each socket; so one that brought more than a receive
+//! during a pause receives one by one from then on, and holds one receive at most, until its peer has sent short
+//! messages for a while.
 //!
-//! A submission that goes on takes all there is, and all buffers with it. So a socket that finds none
-//! waits for a turn, first come, first served; a turn is one receive of bounded length, and a socket that
-//! leaves bytes behind waits for the next one. Once they are all taken, the submission goes on by
-//! itself again.
+//! A multishot submission receives everything available, and uses all buffers for it. So a socket that finds none waits
+//! for a turn, first come, first served; a turn is one receive of bounded length, and a socket with more bytes waits
+//! for the next one. Once all bytes are taken, it is multishot again.
 //!
-//! What comes when the tick's budget for its kind is spent (see `scheduler`) is put off: held as during a
+//! Bytes that come when the tick's budget for their kind is spent (see `scheduler`) are deferred: held as during a
 //! pause, and delivered in later ticks.
 
 #![allow(unsafe_code)]
@@ -42,14 +41,14 @@ use super::{Event, ReceiveOperation, SocketId, UringDriver, handle_of};
 /// Held bytes are copied into blocks of at most this size: larger ones come from malloc.
 const HELD_PIECE_BYTES: usize = 32 << 10;
 
-/// After a socket held more than one receive, so many short messages come one by one before a submission goes on by
-/// itself again: a client that uploads bodies sends the heads of other requests in between.
+/// After a socket held more than one receive, so many short messages come one by one before a submission is multishot
+/// again: a client that uploads bodies sends the heads of other requests in between.
 const SINGLE_RECEIVES: u8 = 64;
 
 /// A receive of fewer bytes that left nothing behind is a message's.
 const LONG_BYTES_MIN: usize = 4 << 10;
 
-/// Where in the queue for turns a socket stands.
+/// A socket's place in the queue for turns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum QueueEnd {
     Last,
@@ -108,7 +107,7 @@ impl UringDriver {
         }
     }
 
-    /// Says how much the socket may receive, which is counted whether or not it still can.
+    /// Returns how much the socket may receive, which is counted whether or not it still can.
     fn arm_turn(&mut self, id: SocketId, bytes: usize) -> usize {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return bytes;
@@ -144,13 +143,13 @@ impl UringDriver {
         }
     }
 
-    /// Has the kernel tell when a socket fails of which nobody receives: from the end of the tick on,
-    /// since most that finished are closed by then.
+    /// Makes the kernel report failures of a socket without a receive: from the end of the tick on, since most that
+    /// finished are closed by then.
     fn watch(&mut self, id: SocketId) {
         self.unwatched.push(id);
     }
 
-    /// Asks for what [`Self::watch`] wanted in this tick.
+    /// Submits the watches that [`Self::watch`] requested in this tick.
     pub(super) fn arm_watches(&mut self) {
         while let Some(id) = self.unwatched.pop() {
             self.arm_watch(id);
@@ -278,12 +277,12 @@ impl UringDriver {
             }
             Stage::Open if socket.life.receiving() != Receiving::On => self.quiet(id),
             _ if socket.receive == ReceiveOperation::None => self.arm_receive(id),
-            // It goes on by itself.
+            // It is multishot.
             _ => {}
         }
     }
 
-    /// Nobody wants bytes: stop what would bring more, and watch for failures instead.
+    /// Receiving is paused: cancel the receive, and watch for failures instead.
     #[cold]
     fn quiet(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
@@ -297,7 +296,7 @@ impl UringDriver {
         self.watch(id);
     }
 
-    /// Keeps bytes for which nobody is ready.
+    /// Keeps bytes that cannot be delivered now.
     #[cold]
     fn hold(&mut self, id: SocketId, bytes: &[u8], pools: &ShardPools) {
         let Self {
@@ -321,9 +320,9 @@ impl UringDriver {
         }
     }
 
-    /// What had arrived when a send failed: what is held, or one receive. The kernel's own receive is
-    /// cancelled first, and its end puts the socket back into the queue of those that fail. Without memory
-    /// to receive into the failure is all that its owner learns of.
+    /// Delivers the bytes that had arrived when a send failed: held ones, or one receive. The receive in flight is
+    /// cancelled first, and its end puts the socket back into the queue of failing ones. Without memory for a receive
+    /// only the failure is reported.
     #[cold]
     pub(super) fn receive_last<H>(
         &mut self,
@@ -355,7 +354,7 @@ impl UringDriver {
             }
             return IsMoreLeft::Yes;
         }
-        // It may stand in the queue for turns still.
+        // It may still be in the queue for turns.
         socket.receive = ReceiveOperation::None;
         let Ok(mut buffer) = pools.io_buffers.lease() else {
             return IsMoreLeft::No;
@@ -449,7 +448,7 @@ impl UringDriver {
         if let Some(socket) = self.known(id)
             && socket.life.pause()
         {
-            // With a receive in flight a failure is heard of; else somebody has to listen.
+            // A receive in flight reports a failure; without one a watch is needed.
             if socket.receive == ReceiveOperation::None {
                 self.watch(id);
             }
@@ -520,7 +519,7 @@ impl UringDriver {
         Some(bytes)
     }
 
-    /// A socket of which nobody receives failed, or hung up, or its peer finished.
+    /// A socket without a receive failed, or hung up, or its peer finished.
     pub(super) fn watch_completed<H>(
         &mut self,
         id: SocketId,
@@ -540,7 +539,7 @@ impl UringDriver {
         }
         let is_over =
             completion.result() > 0 && completion.result() & (libc::EPOLLERR | libc::EPOLLHUP) != 0;
-        // While bytes are wanted the receive tells it, after the bytes.
+        // While it receives, the receive reports it, after the bytes.
         if !is_over
             || socket.life.stage() != Stage::Open
             || socket.life.receiving() == Receiving::On
@@ -569,8 +568,8 @@ impl UringDriver {
 // fills receive after receive; `filled_bytes` is where the next one begins. Otherwise a piece
 // takes one receive, so pieces are small.
 //
-// Invariant: a piece is either offered to the kernel, or on `consumed` until the tick ends. Bytes
-// of an event stay as they are until then: nobody offers their piece before.
+// Invariant: a piece is either offered to the kernel, or on `consumed` until the tick ends. Bytes of an event stay
+// unchanged until then: their piece is not offered before.
 
 /// The group all receives of a ring take their buffers from.
 pub(super) const GROUP: u16 = 0;
@@ -594,7 +593,7 @@ pub(super) struct ReceiveBuffers {
     entry_count: u16,
     is_incremental: bool,
     is_registered: bool,
-    /// What has been offered since the start, modulo 2^16; the kernel reads it.
+    /// Pieces offered since the start, modulo 2^16; the kernel reads it.
     tail: u16,
     leases: Vec<Lease>,
     /// Where each lease begins.
@@ -653,8 +652,8 @@ impl ReceiveBuffers {
         self.is_registered && !self.leases.is_empty()
     }
 
-    /// Makes the table known to the kernel and leases what is missing. What the pool refuses is
-    /// asked for again by the next call.
+    /// Registers the table with the kernel and leases the missing pieces. Pieces that the pool refuses are requested
+    /// again by the next call.
     pub(super) fn provide(&mut self, ring: &Ring, pool: &BufferPool) -> Result<(), Errno> {
         if !self.is_registered {
             self.register(ring)?;
@@ -719,8 +718,8 @@ impl ReceiveBuffers {
     /// The bytes a completion brought, and notes that their piece is used up if it is. `None`: the
     /// completion took no buffer.
     ///
-    /// The slice stays valid until [`Self::end_tick`] or [`Self::withdraw`], whatever else is done
-    /// with `self`: those two may not be called while it is looked at.
+    /// The slice stays valid until [`Self::end_tick`] or [`Self::withdraw`], whatever else is done with `self`: those
+    /// two may not be called while it is in use.
     #[inline]
     pub(super) fn received<'a>(&mut self, completion: &cqueue::Entry) -> Option<&'a [u8]> {
         let flags = completion.flags();
@@ -746,8 +745,8 @@ impl ReceiveBuffers {
             "the kernel wrote past a buffer"
         );
         // SAFETY: the kernel has initialised `len` bytes from `offset` of a piece, which lie inside its lease, and
-        // writes there no more until the piece is offered again; the lease lives until `withdraw`. Neither
-        // happens while the slice is looked at, says this function's contract.
+        // writes there no more until the piece is offered again; the lease lives until `withdraw`. Neither happens
+        // while the slice is in use, by this function's contract.
         Some(unsafe { std::slice::from_raw_parts(room.add(offset), len) })
     }
 
@@ -795,8 +794,8 @@ impl ReceiveBuffers {
     }
 
     fn publish(&self) {
-        // SAFETY: the tail lies in the first entry's reserved bytes, says the kernel's layout, is
-        // aligned, and is written by nobody else.
+        // SAFETY: the tail lies in the first entry's reserved bytes, by the kernel's layout, is aligned, and is written
+        // only here.
         let tail =
             unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.table.as_ptr()).cast_mut()) };
         tail.store(self.tail, Ordering::Release);
@@ -810,7 +809,7 @@ impl Drop for ReceiveBuffers {
             self.leases.drain(..).for_each(std::mem::forget);
             return;
         }
-        // SAFETY: the mapping made in `new`; the kernel does not know it any more.
+        // SAFETY: the mapping made in `new`; the kernel does not use it any more.
         let _ = unsafe { munmap(self.table.as_ptr().cast(), self.table_bytes) };
     }
 }

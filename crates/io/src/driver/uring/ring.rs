@@ -47,7 +47,7 @@ pub(super) enum Wait {
     Look,
     /// Until this time.
     Until(u64),
-    /// For ever.
+    /// No limit.
     Endless,
 }
 
@@ -95,7 +95,7 @@ impl Ring {
         let mut workers = [KERNEL_THREADS_MAX; 2];
         let _ = ring.io.submitter().register_iowq_max_workers(&mut workers);
         if features.has(DriverFeature::AbsoluteTimeouts) {
-            // A time long past: a kernel that knows the flag says that it is over.
+            // A time long past: a kernel that supports the flag returns at once.
             match ring.enter_with(1, Wait::Until(1)) {
                 Err(Errno::TIME) => {}
                 _ => ring.features = ring.features.without(DriverFeature::AbsoluteTimeouts),
@@ -104,7 +104,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// What it is set up with.
+    /// Its set-up flags.
     pub(super) fn features(&self) -> DriverFeatures {
         self.features
     }
@@ -113,7 +113,7 @@ impl Ring {
         &self.io
     }
 
-    /// Saves the kernel looking the descriptor up in every call; goes on without on refusal.
+    /// Saves the kernel a descriptor lookup in every call; goes on without it on refusal.
     fn register_itself(&mut self) {
         let mut registration = RingRegistration {
             offset: u32::MAX,
@@ -155,7 +155,7 @@ impl Ring {
     pub(super) unsafe fn push(&mut self, entry: &squeue::Entry) {
         self.submissions += 1;
         loop {
-            // SAFETY: the caller's duty, word for word.
+            // SAFETY: the caller's duty, unchanged.
             if unsafe { self.io.submission().push(entry) }.is_ok() {
                 return;
             }
@@ -167,8 +167,8 @@ impl Ring {
         }
     }
 
-    /// Hands all submissions over and waits for one completion as `wait` says. A wait that is over
-    /// or was interrupted is no error.
+    /// Hands all submissions over and waits for one completion as `wait` requires. A wait that timed out or was
+    /// interrupted is not an error.
     #[inline]
     pub(super) fn enter(&mut self, wait: Wait) -> Result<(), Errno> {
         let completions_min = u32::from(wait != Wait::Look);
@@ -241,7 +241,7 @@ impl Ring {
         self.io.submission().len()
     }
 
-    /// Whether the kernel keeps completions aside for which there was no room.
+    /// Whether the kernel holds completions that did not fit the queue.
     #[inline]
     pub(super) fn is_overflowing(&mut self) -> bool {
         self.io.submission().cq_overflow()
@@ -253,8 +253,7 @@ impl Ring {
         !self.io.completion().is_empty()
     }
 
-    /// Whether the kernel has completions to work out when it is called next: with
-    /// [`DriverFeature::TaskRunFlag`] only.
+    /// Whether the kernel has completions to produce when it is called next: with [`DriverFeature::TaskRunFlag`] only.
     #[inline]
     pub(super) fn has_task_work(&mut self) -> bool {
         self.io.submission().taskrun()
@@ -286,7 +285,7 @@ impl Drop for Ring {
     }
 }
 
-/// What a set-up may leave out, the newest first.
+/// Flags a set-up may leave out, the newest first.
 const SET_UP_STEPS: [DriverFeature; 4] = [
     DriverFeature::NoSubmissionArray,
     DriverFeature::DeferredTaskRun,
@@ -294,8 +293,8 @@ const SET_UP_STEPS: [DriverFeature; 4] = [
     DriverFeature::TaskRunFlag,
 ];
 
-/// Builds with as many of `wanted` as the kernel takes, and says which those are: what an older one
-/// refuses is left out, step by step.
+/// Builds with as many of `wanted` as the kernel takes, and returns those: flags that an older one refuses are left
+/// out, step by step.
 fn set_up<T>(
     wanted: DriverFeatures,
     build: impl Fn(DriverFeatures) -> Result<T, Errno>,
@@ -354,18 +353,18 @@ fn timespec_of_ns(time_ns: u64) -> Timespec {
     Timespec::new().sec(time_ns / NS_PER_S).nsec(rest_ns)
 }
 
-/// What the last call of this thread through libc failed with.
+/// The errno of this thread's last call through libc.
 pub(super) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-// What a completion is about, in the 64 bits that travel with a submission.
+// The operation of a completion, in the 64 bits of user data of a submission.
 //
 // ```text
 // | generation: 32 | operation: 4 | slot: 28 |
 // ```
-// Absent on purpose: the state of operations. A socket knows which of its own are with the
-// kernel, and keeps its slot until the last one has come back.
+// It does not keep the state of operations: a socket knows which of its own are in flight, and keeps its slot until the
+// last one has completed.
 
 const SLOT_BITS: u32 = 28;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
@@ -384,11 +383,11 @@ pub(super) enum Operation {
     SendQueued = 4,
     /// The end of a handshake.
     Connect = 5,
-    /// The failure of a socket of which nobody receives.
+    /// The failure of a socket without a receive.
     Watch = 6,
     /// The waker's eventfd.
     Wake = 7,
-    /// Cancelling others: nobody waits for it.
+    /// A cancellation: its result is ignored.
     Cancel = 8,
 }
 
@@ -436,7 +435,7 @@ pub(super) const fn is_slot_nameable(slot: u32) -> bool {
     slot <= SLOT_MASK
 }
 
-/// Goal: what goes in comes out, for the smallest and the largest parts.
+/// Goal: values unpack unchanged, for the smallest and the largest parts.
 #[test]
 fn user_data_names_operation_and_socket() {
     for operation in Operation::ALL {

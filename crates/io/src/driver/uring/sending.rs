@@ -7,8 +7,8 @@
 //!   `--large, or the second of a tick--> system call --short--> queue         (Blocked)
 //! queue --the kernel has room--> ... --empty--> SendDrained
 //! ```
-//! A send that is handed over is tried once, at once (`MSG_DONTWAIT`), so when the call returns it
-//! has gone out whole or its completion says what is left: the buffer can go home without one.
+//! A send that is handed over is tried once, at once (`MSG_DONTWAIT`), so when the call returns it has gone out whole
+//! or its completion has the rest: the buffer can be returned without one.
 
 #![allow(unsafe_code)]
 
@@ -35,8 +35,8 @@ use crate::scheduler::Usage;
 use super::ring::{Operation, is_slot_nameable};
 use super::{Event, SendOperation, SendOutcome, Socket, SocketId, UringDriver, handle_of, id_of};
 
-/// More than this goes out at once: the system call is small beside copying so much, and its
-/// response tells whether the kernel is full.
+/// More than this goes out at once: the system call is small beside copying so much, and its result shows whether the
+/// kernel is full.
 const DUE_BYTES_MAX: usize = 64 << 10;
 
 impl UringDriver {
@@ -49,7 +49,7 @@ impl UringDriver {
         match socket.life.stage() {
             Stage::Open if socket.queue.is_empty() => {}
             Stage::Open | Stage::Connecting => return self.queue_send(id, data),
-            // Its owner is told in the socket's turn; until then it makes no more of what nobody gets.
+            // The failure is reported in the socket's turn; until then further output is dropped.
             Stage::Failing(_) => return SendOutcome::Blocked,
             _ => return SendOutcome::Done,
         }
@@ -77,7 +77,7 @@ impl UringDriver {
         }
     }
 
-    /// Sends by system call; what is left is queued.
+    /// Sends by system call; the rest is queued.
     #[cold]
     fn send_directly(&mut self, id: SocketId, mut data: Buffer) -> SendOutcome {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
@@ -115,8 +115,8 @@ impl UringDriver {
         {
             return None;
         }
-        // The call cannot be told not to wait but by the socket's own flag. Every socket has it from its
-        // first moment on and keeps it: system calls here count on it.
+        // Only the socket's own flag makes this call non-blocking. Every socket has it from its first moment on and
+        // keeps it: system calls here count on it.
         let sent = send_file_now(socket.fd(), file, range)?;
         self.counters.file_sends += 1;
         self.counters.sent_bytes += sent;
@@ -136,7 +136,7 @@ impl UringDriver {
         self.send_directly(id, data)
     }
 
-    /// Sends all that is due by system calls. What turns out to be blocked is reported in this tick.
+    /// Sends all due bytes by system calls. Blocked sends are reported in this tick.
     pub(super) fn send_all_due_directly(&mut self) {
         while let Some(id) = self.due.pop() {
             if self.send_due_directly(id) == SendOutcome::Blocked {
@@ -309,7 +309,7 @@ impl UringDriver {
         }
     }
 
-    /// Tells the owners whose sends turned out to be blocked.
+    /// Reports blocked sends to the owners.
     pub(super) fn report_found_blocked<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
@@ -383,7 +383,7 @@ impl UringDriver {
     }
 }
 
-// Connections that we ask for: one poll tells that the handshake is over, however it ended.
+// Outgoing connections: one poll reports the end of the handshake, whatever the result.
 
 impl UringDriver {
     pub(super) fn start_connecting(
@@ -445,7 +445,7 @@ impl UringDriver {
             Stage::Connecting => {}
             _ => return,
         }
-        // A poll that failed has seen nothing: the socket then knows of no error, and is not connected.
+        // A poll that failed has seen nothing: the socket then has no error, and is not connected.
         let outcome = match completion.result() {
             0.. => connect_outcome(socket.fd()),
             negative => Err(Errno::from_raw_os_error(-negative)),

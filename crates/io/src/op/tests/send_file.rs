@@ -16,7 +16,7 @@ fn what_is_in_memory_goes_out() {
     let mut reader = UnixStream::from(theirs);
     let range = 4_097..20_000;
     let Some(sent) = send_file_now(ours.as_fd(), file.as_fd(), &range) else {
-        // An old kernel, a filter for system calls, or a file system that cannot tell.
+        // An old kernel, a filter for system calls, or a file system without support.
         assert!(!is_cached(file.as_fd(), &range) || !is_harmless_to_gone_peers());
         return;
     };

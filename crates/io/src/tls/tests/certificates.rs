@@ -140,7 +140,7 @@ fn key_text(kind: &str) -> String {
     format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n")
 }
 
-/// Goal: a certificate whose time is over, or has not come, is used and warned of.
+/// Goal: a certificate that has expired, or is not valid yet, is used with a warning.
 #[test]
 fn times_are_warned_of() {
     let made = Made::new();

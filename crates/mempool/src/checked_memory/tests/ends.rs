@@ -7,7 +7,7 @@ use crate::violation::abort_with;
 use child::{SIGABRT, SIGSEGV, in_child};
 use std::os::unix::process::ExitStatusExt;
 
-/// Goal: malloc's answer to a violation is the sentence on the standard error, and the abort.
+/// Goal: on a violation malloc writes the message on the standard error, and aborts.
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn abort_says_why() {

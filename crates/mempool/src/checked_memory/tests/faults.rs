@@ -23,7 +23,7 @@ fn memory(name: &'static str, checks: Checks) -> CheckedMemory {
     CheckedMemory::new(name, checks, panic_with)
 }
 
-/// What the memory said when `fault` was done.
+/// The report of the memory when `fault` was done.
 fn caught(fault: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(fault)).expect_err("the fault goes unseen");
     *panic.downcast::<String>().unwrap()
@@ -98,8 +98,8 @@ fn correct_use_is_silent() {
     }
 }
 
-/// Goal: one byte beside a block is seen at its free and by `verify`, with the side, the distance,
-/// the size, the address and the allocation; once, and the block is freed all the same.
+/// Goal: one byte beside a block is seen at its free and by `verify`, with the side, the distance, the size, the
+/// address and the allocation; once, and the block is still freed.
 #[test]
 fn overrun_and_underrun_are_named() {
     for size_bytes in SIZES {
@@ -112,7 +112,7 @@ fn overrun_and_underrun_are_named() {
         ] {
             for is_verified in [false, true] {
                 let start = memory.allocate(size_bytes, 16).unwrap();
-                // SAFETY: the fault to be found; the canaries are mapped memory nobody uses.
+                // SAFETY: the fault to be found; the canaries are mapped, unused memory.
                 unsafe { start.offset(offset_bytes).write(0) };
                 let sentence = caught(|| match is_verified {
                     true => memory.verify(),
@@ -220,7 +220,7 @@ fn write_to_forgotten_memory_is_seen() {
     assert_balanced(&memory);
 }
 
-/// Goal: a second free is told from a foreign pointer, and harms nothing.
+/// Goal: a second free is distinguished from a foreign pointer, and has no effect.
 #[test]
 fn double_free_is_named() {
     for checks in [PLAIN, GUARD] {
@@ -274,7 +274,7 @@ fn all_blocks_are_freed_at_once() {
     }
 }
 
-/// Goal: the size given at a free must be the one asked for; the block is freed all the same.
+/// Goal: the size given at a free must be the requested one; the block is still freed.
 #[test]
 fn wrong_size_is_named() {
     for checks in [PLAIN, GUARD] {
@@ -333,8 +333,7 @@ fn foreign_pointers_are_named() {
     }
 }
 
-/// Goal: for every n, exactly the n-th allocation is refused; what surrounds it goes on, and no
-/// byte is lost.
+/// Goal: for every n, exactly the n-th allocation is refused; allocations around it succeed, and no byte is lost.
 #[test]
 fn each_planned_failure_is_one_refusal() {
     for guard_pages in [false, true] {
@@ -424,7 +423,7 @@ fn quarantine_is_bounded() {
 /// A block on its way to another thread.
 struct AddressedBatch(NonNull<u8>);
 
-// SAFETY: whoever has it is alone with the block.
+// SAFETY: the holder has exclusive access to the block.
 unsafe impl Send for AddressedBatch {}
 
 /// Goal: blocks may be allocated on one thread and freed on another, all at once.

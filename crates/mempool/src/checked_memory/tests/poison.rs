@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: the very byte is found from either end, at every place.
+/// Goal: the exact byte is found from either end, at every place.
 #[test]
 fn the_very_byte_is_found() {
     let mut bytes = [FREED; if cfg!(miri) { 37 } else { 197 }];

@@ -18,8 +18,8 @@ fn sizes_are_a_rising_table() {
     assert_eq!(last.1, bytes_max);
 }
 
-/// Goal: free slots side by side are looked at together, and each damaged one is mended for
-/// itself, the first one named; what is lent between them is not looked at.
+/// Goal: free slots side by side are checked together, and each damaged one is repaired, the first one reported; lent
+/// slots between them are not checked.
 #[test]
 fn every_damaged_slot_of_a_run_is_mended() {
     let mut store = SlotStore::new();

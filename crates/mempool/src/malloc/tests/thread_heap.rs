@@ -1,7 +1,7 @@
 use super::*;
 use crate::chunk::Chunk;
 
-/// What the blocks are filled with.
+/// The fill of the blocks.
 const BLOCK_MARK: u8 = 0xAB;
 /// Every so many of these blocks stay alive: one or two in each chunk.
 const LIVE_ONE_IN: usize = 40;
@@ -12,15 +12,15 @@ fn is_marked(block: NonNull<u8>) -> bool {
     unsafe { block.add(SIZE_BYTES - 1).read() == BLOCK_MARK }
 }
 
-/// Goal: what one live block in a chunk holds back goes to the system, some of it while the heap
-/// shrinks, the rest sweep by sweep as time goes by; every sweep leaves no block ready, so that
-/// the next allocation comes by; live blocks keep their bytes, and the rest can be lent again.
+/// Goal: the free pages beside one live block in a chunk go to the system, some of it while the heap shrinks, the rest
+/// sweep by sweep as time goes by; every sweep leaves no block ready, so that the next allocation takes the slow path;
+/// live blocks keep their bytes, and the rest can be lent again.
 #[test]
 fn pages_go_as_a_heap_shrinks_and_as_time_goes_by() {
     let memory = Chunk::map().unwrap();
     let heap = memory.start().cast::<ThreadHeap>();
     let home = ThreadHeap::home(heap);
-    // SAFETY: a chunk has room for a heap, and this one is nobody else's.
+    // SAFETY: a chunk has room for a heap, and this one is exclusive.
     let owned = unsafe {
         ThreadHeap::init(heap);
         ThreadHeap::owned(heap)
@@ -54,7 +54,7 @@ fn pages_go_as_a_heap_shrinks_and_as_time_goes_by() {
             .count()
     };
     let mut marked_counts = vec![count_marked()];
-    // What Miri has the time for is too little to shrink by.
+    // Miri is too slow for enough blocks to shrink.
     assert_eq!(marked_counts[0] < freed.len(), !cfg!(miri));
     for second in 1..=8 {
         owned.keep_up(start_ms + second * 1000);

@@ -1,4 +1,4 @@
-//! What the probe finds, and what it makes of a kernel that lacks or forbids something.
+//! Results of the probe, also for a kernel that lacks or forbids a feature.
 //!
 //! Kernels lack things in three ways, and each is put on here as it is met: a system call that a
 //! filter refuses, an operation that the kernel does not name, and flags of the set-up that it does
@@ -7,7 +7,7 @@
 use super::refusing::{Call, REGISTER_BUFFER_RING, REGISTER_PROBE, REGISTER_RINGS, Refusal};
 use super::*;
 
-/// Goal: each way to be refused is distinguished and says what to do.
+/// Goal: each way to be refused is distinguished and has a remedy.
 #[test]
 fn refusals_say_what_to_do() {
     assert_eq!(unavailable(Errno::NOSYS), UringUnavailable::Absent);
@@ -62,7 +62,7 @@ fn a_missing_operation_is_named() {
     }
 }
 
-/// What the probe says while `refusal` holds; `None`: no io_uring on this machine, or no filters.
+/// Result of the probe while `refusal` holds; `None`: no io_uring on this machine, or no filters.
 fn probe_under(refusal: Refusal) -> Option<Result<DriverFeatures, UringUnavailable>> {
     probe().ok()?;
     refusal.during(probe_kernel)
@@ -111,7 +111,7 @@ fn a_refused_call_is_no_io_uring() {
     }
 }
 
-/// Goal: what can be done without is left out, and nothing else.
+/// Goal: optional features are left out, and nothing else.
 #[test]
 fn a_refused_extra_is_left_out() {
     for (call, missing) in [

@@ -4,7 +4,7 @@ use crate::driver::uring::ring::ENTER_ABSOLUTE_TIMER;
 use rustix::io::Errno;
 use std::thread;
 
-/// What is refused.
+/// The refused call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call {
     /// `io_uring_setup`.
@@ -24,7 +24,7 @@ pub(super) const REGISTER_RINGS: u32 = 20;
 /// `IORING_REGISTER_PBUF_RING`.
 pub(super) const REGISTER_BUFFER_RING: u32 = 22;
 
-/// One call's answer.
+/// The result of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusal {
     pub(super) call: Call,

@@ -31,7 +31,7 @@ fn a_refused_flag_is_left_out_with_what_is_newer() {
     }
 }
 
-/// Goal: without a single issuer there are no deferred task runs, and nobody claims them.
+/// Goal: without a single issuer there are no deferred task runs, and none are reported.
 #[test]
 fn deferred_task_runs_need_a_single_issuer() {
     let wanted = everything().without(DriverFeature::SingleIssuer);
