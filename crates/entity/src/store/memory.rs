@@ -12,7 +12,6 @@ use super::{
     StoreError, Visit, Write,
 };
 use crate::data_dir::DataDirError;
-use crate::monitor::Upkeep;
 use crate::parts::{self, PartSets};
 use std::path::Path;
 
@@ -105,11 +104,6 @@ impl Snapshot for MemorySnapshot {
 }
 
 impl Engine for MemoryStore {
-    /// Nothing is to be written out or merged.
-    fn keep_up(&self, _asked: Upkeep) -> Result<(), StoreError> {
-        Ok(())
-    }
-
     fn get_cached<R>(
         &self,
         key: &[u8],
