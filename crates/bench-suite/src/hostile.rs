@@ -17,7 +17,7 @@
 //! are left out of what is compared, and counted, see `stalls`; where they are many another pair of
 //! turns is taken, and nothing is judged where there are not enough; see `pair`.
 //!
-//! Judged is the time from a request's real departure to the response's arrival by the kernel's stamp:
+//! The verdict is on the time from a request's real departure to the response's arrival by the kernel's stamp:
 //! the attack shares the generator's CPU, and how late that one leaves or wakes is not the server's
 //! doing. Nothing is omitted by it, since the well-behaved client has more connections than requests
 //! under way; the response clock, from when a request was meant to leave until its response was seen,

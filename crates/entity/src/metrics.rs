@@ -345,28 +345,7 @@ fn write_engine(engine: &EngineCounters, out: &mut MetricsText<'_>) {
 // Each counter has one writing thread; others read it when `/metrics` is asked for and may see it a
 // moment late.
 
-/// A number that one thread raises and any thread reads.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `count`. Not atomic as a whole: only the owning thread may call it.
-    pub fn add(&self, count: u64) {
-        self.0
-            .store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-    }
-
-    /// Replaces the value; for gauges and maxima. Only the owning thread may call it.
-    pub fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    /// The value, perhaps a moment old.
-    #[must_use]
-    pub fn value(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+pub use millpond_http::counters::Counter;
 
 /// Counters of one shard. Aligned to two cache lines, the unit in which CPUs prefetch, so that shards do not slow each
 /// other by counting.

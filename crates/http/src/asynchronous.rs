@@ -452,13 +452,11 @@ impl AsyncShard {
             response.write(&cell.outgoing[..count])?;
             cell.outgoing.consume_front(count);
         }
-        let is_there = cell.wants_room && cell.outgoing.is_empty();
-        Ok(
-            match std::mem::replace(&mut cell.wants_room, false) && is_there {
-                true => Progress::RoomForMore,
-                false => Progress::Waiting,
-            },
-        )
+        let wants_room = std::mem::take(&mut cell.wants_room);
+        Ok(match wants_room && cell.outgoing.is_empty() {
+            true => Progress::RoomForMore,
+            false => Progress::Waiting,
+        })
     }
 
     fn body_came(

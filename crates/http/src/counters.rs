@@ -1,7 +1,41 @@
 //! Counters of a server: plain integers of one shard, added up only when they are read.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::limits::Limit;
 use crate::status::StatusCode;
+
+/// A number that one thread raises and any thread reads, perhaps a moment late: adding is a load and a store, no locked
+/// instruction.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Zero.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Adds `count`. Not atomic as a whole: only the owning thread may call it.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.set(self.value().wrapping_add(count));
+    }
+
+    /// Replaces the value; for gauges and maxima. Only the owning thread may call it.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The value, perhaps a moment old.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 const CODES: usize = (StatusCode::CODE_MAX - StatusCode::CODE_MIN + 1) as usize;
 

@@ -8,8 +8,7 @@
 //! Invariant: between two ticks `in_tick` and `late` are empty, and the samples of all histograms are the
 //! responses that the service has completed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use crate::counters::Counter;
 use crate::status::StatusCode;
 
 /// Routes that a service may have; those beyond are counted under the last of these.
@@ -90,37 +89,24 @@ impl DurationHistogram {
 }
 
 /// A histogram that one shard writes and any may read: counting is a load and a store, no locked instruction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SharedHistogram {
-    counts: [AtomicU64; BOUNDS_NS.len() + 1],
-    sum_ns: AtomicU64,
-}
-
-impl Default for SharedHistogram {
-    fn default() -> Self {
-        Self {
-            counts: [const { AtomicU64::new(0) }; BOUNDS_NS.len() + 1],
-            sum_ns: AtomicU64::new(0),
-        }
-    }
+    counts: [Counter; BOUNDS_NS.len() + 1],
+    sum_ns: Counter,
 }
 
 impl SharedHistogram {
     /// One sample. By the shard that owns it alone.
     pub(crate) fn add(&self, duration_ns: u64) {
-        let add = |place: &AtomicU64, value: u64| {
-            let sum = place.load(Ordering::Relaxed).saturating_add(value);
-            place.store(sum, Ordering::Relaxed);
-        };
-        add(&self.counts[bucket_of(duration_ns)], 1);
-        add(&self.sum_ns, duration_ns);
+        self.counts[bucket_of(duration_ns)].add(1);
+        self.sum_ns.add(duration_ns);
     }
 
     /// A copy. While the shard counts, its parts may be a sample apart.
     pub(crate) fn read(&self) -> DurationHistogram {
         DurationHistogram {
-            counts: std::array::from_fn(|index| self.counts[index].load(Ordering::Relaxed)),
-            sum_ns: self.sum_ns.load(Ordering::Relaxed),
+            counts: std::array::from_fn(|index| self.counts[index].value()),
+            sum_ns: self.sum_ns.value(),
         }
     }
 }

@@ -4,11 +4,11 @@
 //! all shards. A cell has one writer, so that counting is a load and a store, no locked instruction.
 
 use super::failure::Failure;
+use crate::counters::Counter;
 use crate::durations::{DurationHistogram, SharedHistogram};
 use crate::metrics::MetricsText;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Names one of a fixed number of cells.
@@ -67,8 +67,8 @@ pub(super) type UpstreamCounters = Counters<Cell, CELLS>;
 
 /// One shard's `N` cells, named by `C`, and failures by their cause.
 pub(super) struct Counters<C, const N: usize> {
-    cells: [AtomicU64; N],
-    failures: [AtomicU64; FAILURES],
+    cells: [Counter; N],
+    failures: [Counter; FAILURES],
     /// Of the tries that brought a whole response.
     pub(super) durations: SharedHistogram,
     named_by: PhantomData<fn(C)>,
@@ -77,8 +77,8 @@ pub(super) struct Counters<C, const N: usize> {
 impl<C, const N: usize> Default for Counters<C, N> {
     fn default() -> Self {
         Self {
-            cells: [const { AtomicU64::new(0) }; N],
-            failures: [const { AtomicU64::new(0) }; FAILURES],
+            cells: [const { Counter::new() }; N],
+            failures: [const { Counter::new() }; FAILURES],
             durations: SharedHistogram::default(),
             named_by: PhantomData,
         }
@@ -97,11 +97,7 @@ impl<C, const N: usize> fmt::Debug for Counters<C, N> {
 impl<C: CellIndex, const N: usize> Counters<C, N> {
     #[inline]
     pub(super) fn add(&self, cell: C, count: u64) {
-        let place = &self.cells[cell.index()];
-        place.store(
-            place.load(Ordering::Relaxed).wrapping_add(count),
-            Ordering::Relaxed,
-        );
+        self.cells[cell.index()].add(count);
     }
 
     #[inline]
@@ -111,24 +107,20 @@ impl<C: CellIndex, const N: usize> Counters<C, N> {
 
     #[cold]
     pub(super) fn count_failure(&self, failure: Failure) {
-        let place = &self.failures[failure as usize];
-        place.store(
-            place.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
+        self.failures[failure as usize].add(1);
     }
 
     #[inline]
     pub(super) fn set(&self, cell: C, value: u64) {
-        self.cells[cell.index()].store(value, Ordering::Relaxed);
+        self.cells[cell.index()].set(value);
     }
 
     fn get(&self, cell: C) -> u64 {
-        self.cells[cell.index()].load(Ordering::Relaxed)
+        self.cells[cell.index()].value()
     }
 
     fn failures(&self, failure: Failure) -> u64 {
-        self.failures[failure as usize].load(Ordering::Relaxed)
+        self.failures[failure as usize].value()
     }
 }
 
